@@ -137,10 +137,10 @@ static int parse_list(struct weights *weights, const struct rp_config *config, j
     return code;
 }
 
-static int parse(struct weights *weights, const struct rp_delivery *delivery, const uint8_t *body,
+/* Steps are counted from row 0, as in the config, so that the row is the same on all nodes. */
+static int parse(struct weights *weights, const struct rp_config *config, const uint8_t *body,
                  uint64_t bytes, struct rp_error *error)
 {
-    const struct rp_config *config = delivery->config;
     json_t *request = json_loadb((const char *)body, bytes, JSON_REJECT_DUPLICATES, NULL);
     json_t *given = json_object_get(request, "weights");
     json_int_t step = json_integer_value(json_object_get(request, "step"));
@@ -149,10 +149,9 @@ static int parse(struct weights *weights, const struct rp_delivery *delivery, co
         code = rp_fail(error, -RP_E_PROTOCOL, NULL, "a step and weights were expected");
     weights->step = code == 0 ? (uint64_t)step : 0;
     if (code == 0 && (!rp_mul_u64(weights->step, config->global_batch_size, &weights->row) ||
-                      weights->row > INT64_MAX - delivery->base_row))
+                      weights->row > INT64_MAX))
         code = rp_fail(error, -RP_E_USAGE, "name an earlier step",
                        "step %" PRIu64 " has rows above 2^63", weights->step);
-    weights->row += delivery->base_row;
     if (code == 0)
         code = parse_list(weights, config, given, error);
     json_decref(request);
@@ -203,16 +202,21 @@ static int check_row(const struct rp_engine *engine, const struct weights *weigh
                      struct rp_error *error)
 {
     const struct rp_delivery *delivery = &engine->delivery;
-    uint64_t published = rp_delivery_row(delivery, highest_tail(delivery));
-    uint64_t least = rp_max_u64(published, engine->stream.start_row);
-    uint64_t first = rp_div_up(least - delivery->base_row, engine->config->global_batch_size);
+    const struct rp_stream *stream = &engine->stream;
+    struct rp_state_info start;
+    int code = rp_state_info(stream->start_state, stream->start_bytes, &start, error);
+    if (code < 0)
+        return code;
+    uint64_t least = rp_max_u64(rp_delivery_row(delivery, highest_tail(delivery)),
+                                start.window_end);
+    uint64_t first = rp_div_up(least, engine->config->global_batch_size);
     char hint[128];
     if (weights->row >= least && weights->row > 0)
         return 0;
     snprintf(hint, sizeof hint, "nothing was changed; name step %" PRIu64 " or a later one",
              rp_max_u64(first, 1));
     return rp_fail(error, -RP_E_USAGE, hint,
-                   "step %" PRIu64 " is begun: rows up to row %" PRIu64 " are with the trainers",
+                   "step %" PRIu64 " is begun: rows before row %" PRIu64 " are with the trainers",
                    weights->step, least);
 }
 
@@ -284,16 +288,18 @@ static int follow(struct rp_stream *stream, struct rp_error *error)
     return code;
 }
 
-/* The record holds: forget all that was planned without it. */
-static int apply(struct rp_engine *engine, const struct weights *weights, struct rp_error *error)
+/* The record holds: forget all that was planned without it. States of rows that are not published
+ * may be inside a deal window that the record ends. */
+static int apply(struct rp_engine *engine, struct rp_error *error)
 {
     struct rp_stream *stream = &engine->stream;
+    uint64_t published = rp_delivery_row(&engine->delivery, highest_tail(&engine->delivery));
     int code = follow(stream, error);
     if (code >= 0)
         code = rp_engine_describe(engine, error);
-    rp_flow_forget_states_after(engine->delivery.flow, weights->row);
+    rp_flow_forget_states_after(engine->delivery.flow, published);
     rp_engine_forget_contents(stream);
-    if (stream->kept_row > weights->row) {
+    if (stream->kept_row > published) {
         free(stream->kept_state);
         stream->kept_state = NULL;
         stream->kept_bytes = 0;
@@ -315,7 +321,7 @@ static int change(struct rp_engine *engine, const struct weights *weights, bool 
         is_written = code >= 0;
     }
     if (is_written)
-        code = apply(engine, weights, error);
+        code = apply(engine, error);
     *has_failed = is_unknown || (is_written && code < 0);
     if (*has_failed)
         return code;
@@ -337,7 +343,7 @@ int rp_engine_set_weights(struct rp_engine *engine, const uint8_t *body, uint64_
     *answer = NULL;
     int code = check_engine(engine, error);
     if (code >= 0)
-        code = parse(&weights, &engine->delivery, body, bytes, error);
+        code = parse(&weights, engine->config, body, bytes, error);
     if (code >= 0)
         code = check_row(engine, &weights, error);
     if (code >= 0)
@@ -377,11 +383,6 @@ int rp_engine_describe(struct rp_engine *engine, struct rp_error *error)
 
 /* ---- at a start ------------------------------------------------------------------------------ */
 
-struct taking {
-    struct rp_engine *engine;
-    bool appended;
-};
-
 /* The journal's text, `web=3 books=1`. A name may have spaces and `=`. */
 static int parse_text(struct weights *weights, const struct rp_config *config, const char *text,
                       struct rp_error *error)
@@ -414,40 +415,77 @@ static int parse_text(struct weights *weights, const struct rp_config *config, c
     return 0;
 }
 
-static int take_entry(void *context, uint64_t row, const char *text, struct rp_error *error)
+struct listing {
+    const struct rp_config *config;
+    struct rp_weights_ahead *ahead;
+};
+
+static int list_entry(void *context, uint64_t row, const char *text, struct rp_error *error)
 {
-    struct taking *taking = context;
-    struct rp_stream *stream = &taking->engine->stream;
+    const struct listing *listing = context;
+    struct rp_weights_ahead *ahead = listing->ahead;
     struct weights weights = {.row = row};
-    int code = parse_text(&weights, stream->config, text, error);
-    if (code >= 0) {
-        code = rp_plan_append_weights(stream->plan, row, weights.list, error);
-        if (code == -RP_E_USAGE) {
-            rp_log(RP_LOG_WARNING,
-                   "the run journal has weights from row %" PRIu64 " on (%s), and this start, at "
-                   "row %" PRIu64 ", is of a stream without them: they do not hold",
-                   row, text, rp_plan_row(stream->plan));
-            code = 1;
-        } else if (code < 0) {
-            code = rp_fail_context(error, code, "weights of the run journal");
-        } else if (row >= rp_plan_row(stream->plan)) {
-            rp_log(RP_LOG_INFO, "weights from row %" PRIu64 " on, as the run journal has them: %s",
-                   row, text);
-        }
-        taking->appended |= code == 0;
+    struct rp_plan_weights *list = realloc(ahead->list, (ahead->count + 1u) * sizeof *list);
+    if (!list)
+        return no_memory(error);
+    ahead->list = list;
+    int code = parse_text(&weights, listing->config, text, error);
+    if (code < 0) {
+        free_weights(&weights);
+        return code;
     }
-    free_weights(&weights);
-    return code < 0 ? code : 0;
+    list[ahead->count++] = (struct rp_plan_weights){row, weights.list};
+    return 0;
 }
 
-int rp_engine_take_weights(struct rp_engine *engine, bool *appended, struct rp_error *error)
+int rp_engine_list_weights(const struct rp_engine *engine, struct rp_weights_ahead *ahead,
+                           struct rp_error *error)
 {
     const char *directory = engine->config->checkpoint_dir;
-    struct taking taking = {engine, false};
-    int code = 0;
+    struct listing listing = {engine->config, ahead};
     bool is_fresh = engine->options->fresh || engine->config->resume == RP_RESUME_FRESH;
-    if (directory && rp_plan_version(engine->stream.plan) >= 2 && !is_fresh)
-        code = rp_checkpoint_journal_weights(directory, take_entry, &taking, error);
-    *appended = taking.appended;
+    *ahead = (struct rp_weights_ahead){NULL, 0};
+    if (!directory || rp_plan_version(engine->stream.plan) < 2 || is_fresh)
+        return 0;
+    return rp_checkpoint_journal_weights(directory, list_entry, &listing, error);
+}
+
+void rp_engine_free_weights(struct rp_weights_ahead *ahead)
+{
+    for (uint32_t i = 0; i < ahead->count; i++)
+        free((void *)(uintptr_t)ahead->list[i].weights);
+    free(ahead->list);
+}
+
+/* Say what holds of an entry. A start at row 0 has no token, so its records are appended here. */
+static int take(struct rp_engine *engine, const struct rp_plan_weights *entry,
+                struct rp_error *error)
+{
+    struct rp_stream *stream = &engine->stream;
+    uint64_t row = rp_plan_row(stream->plan);
+    struct weights weights = {.list = (uint32_t *)(uintptr_t)entry->weights};
+    int code = write_text(&weights, engine->config, error);
+    if (code >= 0)
+        code = rp_plan_append_weights(stream->plan, entry->row, entry->weights, error);
+    if (code == -RP_E_USAGE)
+        rp_log(RP_LOG_WARNING,
+               "the run journal has weights from row %" PRIu64 " on (%s), and this start, at row "
+               "%" PRIu64 ", is of a stream without them: they do not hold",
+               entry->row, weights.text, row);
+    else if (code >= 0 && entry->row >= row)
+        rp_log(RP_LOG_INFO, "weights from row %" PRIu64 " on, as the run journal has them: %s",
+               entry->row, weights.text);
+    free(weights.text);
+    if (code == -RP_E_USAGE)
+        return 0;
+    return code < 0 ? rp_fail_context(error, code, "weights of the run journal") : 0;
+}
+
+int rp_engine_take_weights(struct rp_engine *engine, const struct rp_weights_ahead *ahead,
+                           struct rp_error *error)
+{
+    int code = 0;
+    for (uint32_t i = 0; i < ahead->count && code >= 0; i++)
+        code = take(engine, &ahead->list[i], error);
     return code;
 }
