@@ -26,17 +26,15 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "checkpoint/run_journal.h"
-#include "config/description.h"
 #include "flow/catch_up.h"
 #include "server/journal.h"
+#include "server/kept_weights.h"
 #include "server/probe.h"
 #include "server/rings.h"
 #include "server/save.h"
 #include "server/seats.h"
 #include "server/shutdown.h"
 #include "server/start.h"
-#include "stream.h"
 
 /* ---- weights as text ------------------------------------------------------------------------- */
 
@@ -56,18 +54,6 @@ static void free_weights(struct weights *weights)
 static int no_memory(struct rp_error *error)
 {
     return rp_fail(error, -ENOMEM, NULL, "out of memory for the weights of a record");
-}
-
-static int write_text(struct weights *weights, const struct rp_config *config,
-                      struct rp_error *error)
-{
-    size_t bytes = 0;
-    FILE *out = open_memstream(&weights->text, &bytes);
-    for (uint32_t s = 0; out && s < config->source_count; s++)
-        if (weights->list[s] > 0)
-            fprintf(out, "%s%s=%" PRIu32, ftello(out) > 0 ? " " : "", config->sources[s].name,
-                    weights->list[s]);
-    return out && fclose(out) == 0 ? 0 : no_memory(error);
 }
 
 static int reduce(struct weights *weights, const uint64_t *millionths, uint32_t count,
@@ -132,7 +118,7 @@ static int parse_list(struct weights *weights, const struct rp_config *config, j
     if (code == 0)
         code = reduce(weights, millionths, config->source_count, error);
     if (code == 0)
-        code = write_text(weights, config, error);
+        code = rp_weights_text(&weights->text, config, weights->list, error);
     free(millionths);
     return code;
 }
@@ -362,130 +348,5 @@ int rp_engine_set_weights(struct rp_engine *engine, const uint8_t *body, uint64_
                weights.row, weights.text);
     }
     free_weights(&weights);
-    return code;
-}
-
-int rp_engine_describe(struct rp_engine *engine, struct rp_error *error)
-{
-    struct rp_stream *stream = &engine->stream;
-    char *text;
-    struct rp_contract contract;
-    int code = rp_stream_make_contract(&text, &contract, engine->config, stream->corpus,
-                                       stream->plan, error);
-    if (code < 0)
-        return code;
-    free(stream->contract_text);
-    stream->contract_text = text;
-    stream->contract = contract;
-    stream->identity = rp_record_hash(&stream->contract.stream);
-    return rp_config_describe_files(stream->corpus_files, engine->config, error);
-}
-
-/* ---- at a start ------------------------------------------------------------------------------ */
-
-/* The journal's text, `web=3 books=1`. A name may have spaces and `=`. */
-static int parse_text(struct weights *weights, const struct rp_config *config, const char *text,
-                      struct rp_error *error)
-{
-    weights->list = rp_calloc(config->source_count, sizeof *weights->list);
-    if (!weights->list)
-        return no_memory(error);
-    while (*text) {
-        uint32_t best = UINT32_MAX;
-        size_t longest = 0;
-        for (uint32_t s = 0; s < config->source_count; s++) {
-            size_t length = strlen(config->sources[s].name);
-            if (length >= longest && strncmp(text, config->sources[s].name, length) == 0 &&
-                text[length] == '=') {
-                best = s;
-                longest = length;
-            }
-        }
-        char *end = NULL;
-        if (best != UINT32_MAX)
-            weights->list[best] = (uint32_t)strtoull(text + longest + 1, &end, 10);
-        if (!end || end == text + longest + 1 || (*end && *end != ' '))
-            return rp_fail(error, -RP_E_MISMATCH,
-                           "give the config the sources that it had, or begin anew with --fresh",
-                           "the run journal has weights from row %" PRIu64
-                           " on of a source that the config lacks: %.300s",
-                           weights->row, text);
-        text = *end ? end + 1 : end;
-    }
-    return 0;
-}
-
-struct listing {
-    const struct rp_config *config;
-    struct rp_weights_ahead *ahead;
-};
-
-static int list_entry(void *context, uint64_t row, const char *text, struct rp_error *error)
-{
-    const struct listing *listing = context;
-    struct rp_weights_ahead *ahead = listing->ahead;
-    struct weights weights = {.row = row};
-    struct rp_plan_weights *list = realloc(ahead->list, (ahead->count + 1u) * sizeof *list);
-    if (!list)
-        return no_memory(error);
-    ahead->list = list;
-    int code = parse_text(&weights, listing->config, text, error);
-    if (code < 0) {
-        free_weights(&weights);
-        return code;
-    }
-    list[ahead->count++] = (struct rp_plan_weights){row, weights.list};
-    return 0;
-}
-
-int rp_engine_list_weights(const struct rp_engine *engine, struct rp_weights_ahead *ahead,
-                           struct rp_error *error)
-{
-    const char *directory = engine->config->checkpoint_dir;
-    struct listing listing = {engine->config, ahead};
-    bool is_fresh = engine->options->fresh || engine->config->resume == RP_RESUME_FRESH;
-    *ahead = (struct rp_weights_ahead){NULL, 0};
-    if (!directory || rp_plan_version(engine->stream.plan) < 2 || is_fresh)
-        return 0;
-    return rp_checkpoint_journal_weights(directory, list_entry, &listing, error);
-}
-
-void rp_engine_free_weights(struct rp_weights_ahead *ahead)
-{
-    for (uint32_t i = 0; i < ahead->count; i++)
-        free((void *)(uintptr_t)ahead->list[i].weights);
-    free(ahead->list);
-}
-
-/* Say what holds of an entry. A start at row 0 has no token, so its records are appended here. */
-static int take(struct rp_engine *engine, const struct rp_plan_weights *entry,
-                struct rp_error *error)
-{
-    struct rp_stream *stream = &engine->stream;
-    uint64_t row = rp_plan_row(stream->plan);
-    struct weights weights = {.list = (uint32_t *)(uintptr_t)entry->weights};
-    int code = write_text(&weights, engine->config, error);
-    if (code >= 0)
-        code = rp_plan_append_weights(stream->plan, entry->row, entry->weights, error);
-    if (code == -RP_E_USAGE)
-        rp_log(RP_LOG_WARNING,
-               "the run journal has weights from row %" PRIu64 " on (%s), and this start, at row "
-               "%" PRIu64 ", is of a stream without them: they do not hold",
-               entry->row, weights.text, row);
-    else if (code >= 0 && entry->row >= row)
-        rp_log(RP_LOG_INFO, "weights from row %" PRIu64 " on, as the run journal has them: %s",
-               entry->row, weights.text);
-    free(weights.text);
-    if (code == -RP_E_USAGE)
-        return 0;
-    return code < 0 ? rp_fail_context(error, code, "weights of the run journal") : 0;
-}
-
-int rp_engine_take_weights(struct rp_engine *engine, const struct rp_weights_ahead *ahead,
-                           struct rp_error *error)
-{
-    int code = 0;
-    for (uint32_t i = 0; i < ahead->count && code >= 0; i++)
-        code = take(engine, &ahead->list[i], error);
     return code;
 }

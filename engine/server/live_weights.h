@@ -13,23 +13,4 @@
 RP_MUST_CHECK int rp_engine_set_weights(struct rp_engine *engine, const uint8_t *body,
                                         uint64_t bytes, char **answer, struct rp_error *error);
 
-/* The weights that the run journal has, in the order of their writing. */
-struct rp_weights_ahead {
-    struct rp_plan_weights *list;
-    uint32_t count;
-};
-/** At a start: read them. None if the start is fresh. The caller frees them, also after an error.
- */
-RP_MUST_CHECK int rp_engine_list_weights(const struct rp_engine *engine,
-                                         struct rp_weights_ahead *ahead, struct rp_error *error);
-void rp_engine_free_weights(struct rp_weights_ahead *ahead);
-/** With the plan at the row of the start: append those that it does not have, and log which hold.
- */
-RP_MUST_CHECK int rp_engine_take_weights(struct rp_engine *engine,
-                                         const struct rp_weights_ahead *ahead,
-                                         struct rp_error *error);
-
-/** Describe the stream of the engine's plan: the contract and its identity. */
-RP_MUST_CHECK int rp_engine_describe(struct rp_engine *engine, struct rp_error *error);
-
 #endif

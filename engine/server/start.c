@@ -21,7 +21,7 @@
 #include "corpus/eos.h"
 #include "plan/trace.h"
 #include "server/journal.h"
-#include "server/live_weights.h"
+#include "server/kept_weights.h"
 #include "server/recorder.h"
 #include "server/save.h"
 #include "server/start.h"
