@@ -207,6 +207,12 @@ RP_MUST_CHECK int rp_plan_load(struct rp_plan *plan, const void *token, size_t b
 RP_MUST_CHECK int rp_plan_resume(struct rp_plan *plan, const void *token, size_t bytes,
                                  bool accept_weights, struct rp_error *error);
 
+/* Weights from a row on, by source of the config, reduced. */
+struct rp_plan_weights {
+    uint64_t row;
+    const uint32_t *weights;
+};
+
 /* What a start from a token may change, and facts that the token does not hold. */
 struct rp_plan_start {
     bool accept_weights; /* version 1: as rp_plan_load */
@@ -215,6 +221,10 @@ struct rp_plan_start {
     const struct rp_record *contract;
     const uint32_t *weights; /* other weights, accepted, in the order of the config; NULL: none */
     bool grow;               /* documents that were appended join */
+    /* Weights that the run took while it ran; those of the contract are known anyway. Entries whose
+     * row is begun are ignored. */
+    const struct rp_plan_weights *ahead;
+    uint32_t ahead_count;
 };
 
 /** Continue a run from a token, in a new engine or in a tool: as rp_plan_resume. In version 2,

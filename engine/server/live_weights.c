@@ -26,17 +26,15 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "checkpoint/run_journal.h"
-#include "config/description.h"
 #include "flow/catch_up.h"
 #include "server/journal.h"
+#include "server/kept_weights.h"
 #include "server/probe.h"
 #include "server/rings.h"
 #include "server/save.h"
 #include "server/seats.h"
 #include "server/shutdown.h"
 #include "server/start.h"
-#include "stream.h"
 
 /* ---- weights as text ------------------------------------------------------------------------- */
 
@@ -56,18 +54,6 @@ static void free_weights(struct weights *weights)
 static int no_memory(struct rp_error *error)
 {
     return rp_fail(error, -ENOMEM, NULL, "out of memory for the weights of a record");
-}
-
-static int write_text(struct weights *weights, const struct rp_config *config,
-                      struct rp_error *error)
-{
-    size_t bytes = 0;
-    FILE *out = open_memstream(&weights->text, &bytes);
-    for (uint32_t s = 0; out && s < config->source_count; s++)
-        if (weights->list[s] > 0)
-            fprintf(out, "%s%s=%" PRIu32, ftello(out) > 0 ? " " : "", config->sources[s].name,
-                    weights->list[s]);
-    return out && fclose(out) == 0 ? 0 : no_memory(error);
 }
 
 static int reduce(struct weights *weights, const uint64_t *millionths, uint32_t count,
@@ -132,15 +118,15 @@ static int parse_list(struct weights *weights, const struct rp_config *config, j
     if (code == 0)
         code = reduce(weights, millionths, config->source_count, error);
     if (code == 0)
-        code = write_text(weights, config, error);
+        code = rp_weights_text(&weights->text, config, weights->list, error);
     free(millionths);
     return code;
 }
 
-static int parse(struct weights *weights, const struct rp_delivery *delivery, const uint8_t *body,
+/* Steps are counted from row 0, as in the config, so that the row is the same on all nodes. */
+static int parse(struct weights *weights, const struct rp_config *config, const uint8_t *body,
                  uint64_t bytes, struct rp_error *error)
 {
-    const struct rp_config *config = delivery->config;
     json_t *request = json_loadb((const char *)body, bytes, JSON_REJECT_DUPLICATES, NULL);
     json_t *given = json_object_get(request, "weights");
     json_int_t step = json_integer_value(json_object_get(request, "step"));
@@ -149,10 +135,9 @@ static int parse(struct weights *weights, const struct rp_delivery *delivery, co
         code = rp_fail(error, -RP_E_PROTOCOL, NULL, "a step and weights were expected");
     weights->step = code == 0 ? (uint64_t)step : 0;
     if (code == 0 && (!rp_mul_u64(weights->step, config->global_batch_size, &weights->row) ||
-                      weights->row > INT64_MAX - delivery->base_row))
+                      weights->row > INT64_MAX))
         code = rp_fail(error, -RP_E_USAGE, "name an earlier step",
                        "step %" PRIu64 " has rows above 2^63", weights->step);
-    weights->row += delivery->base_row;
     if (code == 0)
         code = parse_list(weights, config, given, error);
     json_decref(request);
@@ -203,16 +188,21 @@ static int check_row(const struct rp_engine *engine, const struct weights *weigh
                      struct rp_error *error)
 {
     const struct rp_delivery *delivery = &engine->delivery;
-    uint64_t published = rp_delivery_row(delivery, highest_tail(delivery));
-    uint64_t least = rp_max_u64(published, engine->stream.start_row);
-    uint64_t first = rp_div_up(least - delivery->base_row, engine->config->global_batch_size);
+    const struct rp_stream *stream = &engine->stream;
+    struct rp_state_info start;
+    int code = rp_state_info(stream->start_state, stream->start_bytes, &start, error);
+    if (code < 0)
+        return code;
+    uint64_t least = rp_max_u64(rp_delivery_row(delivery, highest_tail(delivery)),
+                                start.window_end);
+    uint64_t first = rp_div_up(least, engine->config->global_batch_size);
     char hint[128];
     if (weights->row >= least && weights->row > 0)
         return 0;
     snprintf(hint, sizeof hint, "nothing was changed; name step %" PRIu64 " or a later one",
              rp_max_u64(first, 1));
     return rp_fail(error, -RP_E_USAGE, hint,
-                   "step %" PRIu64 " is begun: rows up to row %" PRIu64 " are with the trainers",
+                   "step %" PRIu64 " is begun: rows before row %" PRIu64 " are with the trainers",
                    weights->step, least);
 }
 
@@ -268,7 +258,7 @@ static int append_record(struct rp_engine *engine, const struct weights *weights
                           weights->row);
 }
 
-/* The plans other than the flow's; plans of catch-up flows are opened again. */
+/* The plans other than the flow's. The next catch-up flow of a ring opens its plans again. */
 static int follow(struct rp_stream *stream, struct rp_error *error)
 {
     struct rp_plan *plans[] = {stream->probe, stream->planner.plan, stream->scout};
@@ -284,16 +274,18 @@ static int follow(struct rp_stream *stream, struct rp_error *error)
     return code;
 }
 
-/* The record holds: forget all that was planned without it. */
-static int apply(struct rp_engine *engine, const struct weights *weights, struct rp_error *error)
+/* The record holds: forget all that was planned without it. States of rows that are not published
+ * may be inside a deal window that the record ends. */
+static int apply(struct rp_engine *engine, struct rp_error *error)
 {
     struct rp_stream *stream = &engine->stream;
+    uint64_t published = rp_delivery_row(&engine->delivery, highest_tail(&engine->delivery));
     int code = follow(stream, error);
     if (code >= 0)
         code = rp_engine_describe(engine, error);
-    rp_flow_forget_states_after(engine->delivery.flow, weights->row);
+    rp_flow_forget_states_after(engine->delivery.flow, published);
     rp_engine_forget_contents(stream);
-    if (stream->kept_row > weights->row) {
+    if (stream->kept_row > published) {
         free(stream->kept_state);
         stream->kept_state = NULL;
         stream->kept_bytes = 0;
@@ -315,7 +307,7 @@ static int change(struct rp_engine *engine, const struct weights *weights, bool 
         is_written = code >= 0;
     }
     if (is_written)
-        code = apply(engine, weights, error);
+        code = apply(engine, error);
     *has_failed = is_unknown || (is_written && code < 0);
     if (*has_failed)
         return code;
@@ -337,7 +329,7 @@ int rp_engine_set_weights(struct rp_engine *engine, const uint8_t *body, uint64_
     *answer = NULL;
     int code = check_engine(engine, error);
     if (code >= 0)
-        code = parse(&weights, &engine->delivery, body, bytes, error);
+        code = parse(&weights, engine->config, body, bytes, error);
     if (code >= 0)
         code = check_row(engine, &weights, error);
     if (code >= 0)
@@ -356,98 +348,5 @@ int rp_engine_set_weights(struct rp_engine *engine, const uint8_t *body, uint64_
                weights.row, weights.text);
     }
     free_weights(&weights);
-    return code;
-}
-
-int rp_engine_describe(struct rp_engine *engine, struct rp_error *error)
-{
-    struct rp_stream *stream = &engine->stream;
-    char *text;
-    struct rp_contract contract;
-    int code = rp_stream_make_contract(&text, &contract, engine->config, stream->corpus,
-                                       stream->plan, error);
-    if (code < 0)
-        return code;
-    free(stream->contract_text);
-    stream->contract_text = text;
-    stream->contract = contract;
-    stream->identity = rp_record_hash(&stream->contract.stream);
-    return rp_config_describe_files(stream->corpus_files, engine->config, error);
-}
-
-/* ---- at a start ------------------------------------------------------------------------------ */
-
-struct taking {
-    struct rp_engine *engine;
-    bool appended;
-};
-
-/* The journal's text, `web=3 books=1`. A name may have spaces and `=`. */
-static int parse_text(struct weights *weights, const struct rp_config *config, const char *text,
-                      struct rp_error *error)
-{
-    weights->list = rp_calloc(config->source_count, sizeof *weights->list);
-    if (!weights->list)
-        return no_memory(error);
-    while (*text) {
-        uint32_t best = UINT32_MAX;
-        size_t longest = 0;
-        for (uint32_t s = 0; s < config->source_count; s++) {
-            size_t length = strlen(config->sources[s].name);
-            if (length >= longest && strncmp(text, config->sources[s].name, length) == 0 &&
-                text[length] == '=') {
-                best = s;
-                longest = length;
-            }
-        }
-        char *end = NULL;
-        if (best != UINT32_MAX)
-            weights->list[best] = (uint32_t)strtoull(text + longest + 1, &end, 10);
-        if (!end || end == text + longest + 1 || (*end && *end != ' '))
-            return rp_fail(error, -RP_E_MISMATCH,
-                           "give the config the sources that it had, or begin anew with --fresh",
-                           "the run journal has weights from row %" PRIu64
-                           " on of a source that the config lacks: %.300s",
-                           weights->row, text);
-        text = *end ? end + 1 : end;
-    }
-    return 0;
-}
-
-static int take_entry(void *context, uint64_t row, const char *text, struct rp_error *error)
-{
-    struct taking *taking = context;
-    struct rp_stream *stream = &taking->engine->stream;
-    struct weights weights = {.row = row};
-    int code = parse_text(&weights, stream->config, text, error);
-    if (code >= 0) {
-        code = rp_plan_append_weights(stream->plan, row, weights.list, error);
-        if (code == -RP_E_USAGE) {
-            rp_log(RP_LOG_WARNING,
-                   "the run journal has weights from row %" PRIu64 " on (%s), and this start, at "
-                   "row %" PRIu64 ", is of a stream without them: they do not hold",
-                   row, text, rp_plan_row(stream->plan));
-            code = 1;
-        } else if (code < 0) {
-            code = rp_fail_context(error, code, "weights of the run journal");
-        } else if (row >= rp_plan_row(stream->plan)) {
-            rp_log(RP_LOG_INFO, "weights from row %" PRIu64 " on, as the run journal has them: %s",
-                   row, text);
-        }
-        taking->appended |= code == 0;
-    }
-    free_weights(&weights);
-    return code < 0 ? code : 0;
-}
-
-int rp_engine_take_weights(struct rp_engine *engine, bool *appended, struct rp_error *error)
-{
-    const char *directory = engine->config->checkpoint_dir;
-    struct taking taking = {engine, false};
-    int code = 0;
-    bool is_fresh = engine->options->fresh || engine->config->resume == RP_RESUME_FRESH;
-    if (directory && rp_plan_version(engine->stream.plan) >= 2 && !is_fresh)
-        code = rp_checkpoint_journal_weights(directory, take_entry, &taking, error);
-    *appended = taking.appended;
     return code;
 }

@@ -13,12 +13,4 @@
 RP_MUST_CHECK int rp_engine_set_weights(struct rp_engine *engine, const uint8_t *body,
                                         uint64_t bytes, char **answer, struct rp_error *error);
 
-/** At a start, with the plan at the row of the start: append the weights of the run journal.
- * *appended: the checkpoint did not have some of them. */
-RP_MUST_CHECK int rp_engine_take_weights(struct rp_engine *engine, bool *appended,
-                                         struct rp_error *error);
-
-/** Describe the stream of the engine's plan: the contract and its identity. */
-RP_MUST_CHECK int rp_engine_describe(struct rp_engine *engine, struct rp_error *error);
-
 #endif

@@ -21,7 +21,7 @@
 #include "corpus/eos.h"
 #include "plan/trace.h"
 #include "server/journal.h"
-#include "server/live_weights.h"
+#include "server/kept_weights.h"
 #include "server/recorder.h"
 #include "server/save.h"
 #include "server/start.h"
@@ -270,20 +270,23 @@ static void hint_at_preview(const struct rp_stream *stream, const char *file, co
 /* The records of a run of version 2 are in the contract of its checkpoints. */
 static int start_plan(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
                       const void *token, size_t token_bytes, bool accept_weights,
-                      struct rp_error *error)
+                      const struct rp_weights_ahead *ahead, struct rp_error *error)
 {
     struct rp_contract contract;
     bool is_known = contract_of(checkpoint, &contract);
     const struct rp_plan_start start = {.accept_weights = accept_weights,
                                         .contract = is_known ? &contract.stream : NULL,
-                                        .grow = engine->config->grow};
+                                        .grow = engine->config->grow,
+                                        .ahead = ahead->list,
+                                        .ahead_count = ahead->count};
     return rp_plan_start(engine->stream.plan, token, token_bytes, &start, error);
 }
 
 /* *reweighted: the state was saved with other weights, and accept_weights allows the change; or
  * with another num_epochs. */
 static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
-                            bool *reweighted, struct rp_error *error)
+                            const struct rp_weights_ahead *ahead, bool *reweighted,
+                            struct rp_error *error)
 {
     struct rp_stream *stream = &engine->stream;
     const void *token = engine->options->state;
@@ -295,10 +298,10 @@ static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint
                            "%s: the checkpoint has no state", rp_checkpoint_path(checkpoint));
     }
     if (token) {
-        int code = start_plan(engine, checkpoint, token, bytes, false, error);
+        int code = start_plan(engine, checkpoint, token, bytes, false, ahead, error);
         *reweighted = code == -RP_E_MISMATCH && stream->accepts_weights;
         if (*reweighted)
-            code = start_plan(engine, checkpoint, token, bytes, true, error);
+            code = start_plan(engine, checkpoint, token, bytes, true, ahead, error);
         *reweighted |= has_other_epochs(engine->config, token, bytes);
         if (code == -RP_E_MISMATCH && !stream->accepts_weights)
             hint_at_preview(
@@ -370,12 +373,16 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
                           struct rp_error *error)
 {
     struct rp_stream *stream = &engine->stream;
-    bool reweighted = false, appended = false;
+    struct rp_weights_ahead ahead = {NULL, 0};
+    bool reweighted = false;
     int code = save_zero_state(stream, error);
     if (code >= 0)
-        code = take_start_state(engine, checkpoint, &reweighted, error);
+        code = rp_engine_list_weights(engine, &ahead, error);
     if (code >= 0)
-        code = rp_engine_take_weights(engine, &appended, error);
+        code = take_start_state(engine, checkpoint, &ahead, &reweighted, error);
+    if (code >= 0)
+        code = rp_engine_take_weights(engine, &ahead, error);
+    rp_engine_free_weights(&ahead);
     if (code >= 0)
         code = follow_start(stream, error);
     if (code >= 0)
@@ -386,7 +393,7 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
     if (code >= 0 && checkpoint) {
         engine->saving.started_from = strdup(rp_checkpoint_path(checkpoint));
         /* rows of other weights, epochs or stages have other documents */
-        if (!reweighted && !appended && has_same_rows(stream, checkpoint))
+        if (!reweighted && has_same_rows(stream, checkpoint))
             code = load_contents(stream, checkpoint, error);
         rp_log_event(RP_EVENT_resumed, "resuming from %s: row %" PRIu64 "%s",
                      rp_checkpoint_path(checkpoint), stream->start_row,

@@ -32,9 +32,10 @@ refuses 'weights: expected --at-step STEP' weights live web=1
 refuses 'weights: expected SOURCE=WEIGHT' weights live --at-step 9
 refuses 'weights: expected SOURCE=WEIGHT, found `web`' weights live web --at-step 9
 refuses 'weights: expected SOURCE=WEIGHT, found `=3`' weights live =3 --at-step 9
-refuses 'web: expected a weight with at most 6 decimals, found `-1`' weights live web=-1 --at-step 9
-refuses 'web: expected a weight with at most 6 decimals, found `nan`' weights live web=nan --at-step 9
-refuses 'web: expected a weight with at most 6 decimals, found ``' weights live web= --at-step 9
+for weight in -1 nan '' 0.1234567; do
+    refuses "web: expected a weight with at most 6 decimals, found \`$weight\`" \
+        weights live web=$weight --at-step 9
+done
 refuses 'weights: web is given twice' weights live web=1 web=2 --at-step 9
 refuses 'at-step: expected a step number, found `soon`' weights live web=1 --at-step soon
 refuses 'RP_E_GONE' weights live web=1 --at-step 9

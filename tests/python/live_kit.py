@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streams of version 2 whose weights change while the engine runs, and the oracle's rows of them."""
+"""Streams of version 2 whose weights change while the engine runs, and the rows of the oracle."""
 
 import json
 import subprocess
@@ -25,7 +25,7 @@ class LiveStream:
         sources = [{**source, "max_epochs": 3} for source in self.corpus.sources]
         own = dict(STAGE)
         if self.deal:
-            own["deal"] = {**{k: v for k, v in self.deal.items() if k != "K"}, "cost": self.deal["K"]}
+            own["deal"] = {"cost" if key == "K" else key: v for key, v in self.deal.items()}
         return {
             "stream_version": 2, "run": "live", "seed": 7, **own, "max_docs_per_row": 8,
             "sources": sources, "dp_world_size": 2, "batch_size": 1, "prefetch_factor": 2,

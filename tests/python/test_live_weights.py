@@ -9,6 +9,7 @@ import subprocess
 import time
 
 import pytest
+import ringpack
 from live_kit import STEP_ROWS, LiveStream, set_weights, take
 from stream_kit import Engine, Ranks, token_of
 
@@ -120,7 +121,7 @@ def test_several_changes_and_a_rollback(engines, program, folder, stream):
     other = {"source-0": "0.5", "source-1": "0.25"}
     records = (28, {"source-0": 2, "source-1": 1}), (48, NEW)
     rows = stream.rows(*records)
-    engine = start(engines, program, folder, stream)
+    engine = start(engines, program, folder, stream, drop_last=True)
     with Ranks(engine, 2) as ranks:
         take(ranks.turns(2), rows)
         set_weights(program, engine, NEW, 12)
@@ -135,7 +136,7 @@ def test_several_changes_and_a_rollback(engines, program, folder, stream):
 
 def test_a_rank_that_is_ahead(engines, program, folder, stream):
     """The step is begun if one rank has begun it; the other rank is served as before."""
-    engine = start(engines, program, folder, stream, prefetch_factor=4)
+    engine = start(engines, program, folder, stream, prefetch_factor=4, packer_processes=True)
     rows = stream.rows((8 * STEP_ROWS, NEW))
     with Ranks(engine, 2) as ranks:
         ahead, behind = ranks.loaders
@@ -145,6 +146,28 @@ def test_a_rank_that_is_ahead(engines, program, folder, stream):
         seen += take(([behind.next(timeout=60)] for _ in range(4)), rows)
         seen += take(ranks.turns(), rows)
     assert sorted(seen)[: len(rows)] == list(range(len(rows)))
+    engine.kill()
+
+
+def test_a_rank_that_catches_up(engines, program, folder, stream):
+    """Its own flow, and plans, have the record as well."""
+    rows = stream.rows((24 * STEP_ROWS, NEW))
+    engine = start(engines, program, folder, stream)
+    with Ranks(engine, 2) as ranks:
+        take(ranks.turns(4), rows)
+        token = token_of(ranks.loaders[1])
+        take(ranks.turns(30), rows)
+        ranks.loaders.pop().close()
+        with ringpack.Loader(dp_rank=1, dp_world_size=2, run="live", run_dir=folder) as late:
+            late.load_state_dict({"ringpack_state": token})
+            late.attach()
+            seen = take(([late.next(timeout=60)] for _ in range(5)), rows)
+            set_weights(program, engine, NEW, 24)
+            seen += take(([late.next(timeout=60)] for _ in range(25)), rows)
+            assert seen[0] == 9 and len(set(seen)) == 30
+            ranks.loaders.append(late)
+            seen = take(ranks.turns(), rows)
+    assert max(seen) >= len(rows) - 1
     engine.kill()
 
 

@@ -265,6 +265,7 @@ static const char *const found_elsewhere[] = {
     "wait_for_alert_command",
     "share_parts",
     "trust_changed_inputs",
+    "take_late_weights",
 };
 /* clang-format on */
 

@@ -395,44 +395,41 @@ int rp_v2_append_weights(struct rp_plan_v2 *v2, uint64_t row, const uint32_t *we
     return rp_v2_make_contract(v2, error);
 }
 
-/* Weights that the running engine took at rows ahead of the token: the calendar makes the other
- * records ahead again. */
-static int keep_weights(struct rp_plan_v2 *v2, const struct rp_record *contract,
-                        struct rp_error *error)
-{
-    struct rp_v2_weights *list;
-    uint32_t count;
-    int code = rp_v2_weights_of(v2, contract, &list, &count, error);
-    if (code < 0)
-        return code;
-    uint64_t end = rp_stream_plan_position(v2->rows).window_end;
-    for (uint32_t i = 0; i < count && code >= 0; i++)
-        if (list[i].weights && list[i].row >= end && list[i].row > 0)
-            code = rp_v2_append_weights(v2, list[i].row, list[i].weights, error);
-    free(list);
-    return code < 0 ? rp_fail_context(error, code, "weights that the run took while it ran") : 0;
-}
-
 int rp_v2_start(struct rp_plan_v2 *v2, const void *token, size_t bytes,
                 const struct rp_plan_start *start, struct rp_error *error)
 {
     struct parts parts = {.calendar = NULL};
+    struct rp_stream_token_info info;
     char *begun = NULL;
+    int code = rp_stream_token_info(token, bytes, &info, error);
+    if (code == 0)
+        code = rp_v2_records_kept(v2, start, info.position.window_end, &parts.records, error);
+    if (code < 0)
+        return code;
     if (start->contract) {
         begun = rp_calloc(1, start->contract->bytes + 1);
-        if (!begun)
+        if (!begun) {
+            rp_v2_records_free(&parts.records);
             return rp_fail(error, -ENOMEM, NULL, "no memory for the records of a contract");
+        }
         memcpy(begun, start->contract->text, start->contract->bytes);
     }
     const struct rp_stream_resume resume = {begun, start->weights, start->grow};
-    int code = rp_stream_token_resume(&parts.calendar, &parts.rows, &v2->spec, token, bytes,
-                                      &resume, error);
+    struct rp_stream_spec spec = v2->spec;
+    if (parts.records.count > 0) {
+        spec.record_count = parts.records.count;
+        spec.records = parts.records.list;
+    }
+    code = rp_stream_token_resume(&parts.calendar, &parts.rows, &spec, token, bytes, &resume,
+                                  error);
     free(begun);
-    if (code == 0)
+    if (code < 0)
+        rp_v2_records_free(&parts.records);
+    else
         code = adopt(v2, &parts, error);
     if (code == 0)
         begin_run(v2);
-    return code == 0 && start->contract ? keep_weights(v2, start->contract, error) : code;
+    return code;
 }
 
 int rp_v2_follow(struct rp_plan_v2 *v2, struct rp_plan_v2 *started, struct rp_error *error)

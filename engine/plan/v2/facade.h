@@ -95,15 +95,10 @@ RP_MUST_CHECK int rp_v2_records_with(const struct rp_plan_v2 *v2, uint64_t next_
 bool rp_v2_weights_at(const struct rp_plan_v2 *v2, uint64_t row, const uint32_t *weights,
                       bool *is_equal);
 
-/* Weights of a record, by source of the config; NULL: it sets none. */
-struct rp_v2_weights {
-    uint64_t row;
-    const uint32_t *weights;
-};
-/** All records of another contract, in the order of their rows. The caller frees *list. */
-RP_MUST_CHECK int rp_v2_weights_of(const struct rp_plan_v2 *v2, const struct rp_record *contract,
-                                   struct rp_v2_weights **list, uint32_t *count,
-                                   struct rp_error *error);
+/** Records with the weights that a start finds from `row` on, in the contract and in its list. */
+RP_MUST_CHECK int rp_v2_records_kept(const struct rp_plan_v2 *v2, const struct rp_plan_start *start,
+                                     uint64_t row, struct rp_v2_records *records,
+                                     struct rp_error *error);
 void rp_v2_records_free(struct rp_v2_records *records);
 
 /** Fill in the facts of a token of version 2 (plan.h). */

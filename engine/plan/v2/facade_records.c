@@ -208,7 +208,7 @@ bool rp_v2_weights_at(const struct rp_plan_v2 *v2, uint64_t row, const uint32_t 
 struct kept_weights {
     const struct rp_plan_v2 *v2;
     const struct rp_record *contract;
-    struct rp_v2_weights *list;
+    struct rp_plan_weights *list;
     uint32_t *weights; /* [record][source of the config] */
 };
 
@@ -230,7 +230,7 @@ static uint32_t place_of(const struct kept_weights *kept, uint32_t number)
 static void keep(void *context, const struct line *line)
 {
     struct kept_weights *kept = context;
-    struct rp_v2_weights *entry = &kept->list[line->record];
+    struct rp_plan_weights *entry = &kept->list[line->record];
     if (strcmp(line->key, "from") == 0)
         entry->row = line->value;
     uint32_t place = strcmp(line->key, "weight") == 0 ? place_of(kept, line->source) : RP_NO_NUMBER;
@@ -241,14 +241,37 @@ static void keep(void *context, const struct line *line)
     }
 }
 
-int rp_v2_weights_of(const struct rp_plan_v2 *v2, const struct rp_record *contract,
-                     struct rp_v2_weights **list, uint32_t *count, struct rp_error *error)
+/* Insert a record into the list, which has room for it. */
+static int insert(const struct rp_plan_v2 *v2, struct rp_v2_records *records,
+                  const struct rp_plan_weights *weights, uint32_t *place, struct rp_error *error)
+{
+    uint32_t at = 0;
+    size_t bytes = v2->spec.source_count * sizeof *place;
+    while (at < records->count && records->list[at].from < weights->row)
+        at++;
+    struct rp_stage_spec *record = &records->list[at];
+    if (at < records->count && record->from == weights->row)
+        return memcmp(record->weights, weights->weights, bytes) == 0
+                   ? 0
+                   : rp_fail(error, -RP_E_CONFIG, "bring back the run journal of this run",
+                             "row %" PRIu64 ": the checkpoint has other weights than the journal",
+                             weights->row);
+    memmove(record + 1, record, (records->count++ - at) * sizeof *record);
+    memcpy(place, weights->weights, bytes);
+    *record = (struct rp_stage_spec){
+        .from = weights->row, .sets = RP_SETS_WEIGHTS, .weights = place};
+    return 0;
+}
+
+/* All weights of the contract; the caller frees *list. */
+static int list_kept(const struct rp_plan_v2 *v2, const struct rp_record *contract,
+                     struct rp_plan_weights **list, uint32_t *count, struct rp_error *error)
 {
     struct sizes sizes = {0};
     visit(contract, measure, &sizes);
     size_t bytes = (sizes.records + 1u) * sizeof **list;
-    char *block = rp_calloc(1, bytes + (size_t)sizes.records * v2->spec.source_count *
-                                           sizeof(uint32_t));
+    size_t weights = (size_t)sizes.records * v2->spec.source_count * sizeof(uint32_t);
+    char *block = rp_calloc(1, bytes + weights);
     if (!block)
         return rp_fail(error, -ENOMEM, NULL, "no memory for %" PRIu32 " records", sizes.records);
     struct kept_weights kept = {v2, contract, (void *)block, (void *)(block + bytes)};
@@ -256,6 +279,36 @@ int rp_v2_weights_of(const struct rp_plan_v2 *v2, const struct rp_record *contra
     *list = kept.list;
     *count = sizes.records;
     return 0;
+}
+
+int rp_v2_records_kept(const struct rp_plan_v2 *v2, const struct rp_plan_start *start, uint64_t row,
+                       struct rp_v2_records *records, struct rp_error *error)
+{
+    struct rp_plan_weights *kept = NULL;
+    uint32_t kept_count = 0, sources = v2->spec.source_count;
+    *records = (struct rp_v2_records){NULL, 0};
+    int code = start->contract ? list_kept(v2, start->contract, &kept, &kept_count, error) : 0;
+    uint32_t most = kept_count + start->ahead_count;
+    if (code < 0 || most == 0) {
+        free(kept);
+        return code;
+    }
+    size_t list = (most + 1u) * sizeof *records->list;
+    char *block = rp_calloc(1, list + (size_t)most * sources * sizeof(uint32_t));
+    if (!block)
+        code = rp_fail(error, -ENOMEM, NULL, "no memory for %" PRIu32 " records", most);
+    records->list = (void *)block;
+    uint32_t *weights = (void *)(block + (block ? list : 0));
+    for (uint32_t i = 0; i < most && code == 0; i++, weights += sources) {
+        const struct rp_plan_weights *entry = i < kept_count ? &kept[i]
+                                                             : &start->ahead[i - kept_count];
+        if (entry->weights && entry->row >= row && entry->row > 0)
+            code = insert(v2, records, entry, weights, error);
+    }
+    free(kept);
+    if (code < 0)
+        rp_v2_records_free(records);
+    return code;
 }
 
 void rp_v2_records_free(struct rp_v2_records *records)
