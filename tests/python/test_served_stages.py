@@ -333,3 +333,20 @@ def test_checkpoints_of_the_other_version_are_refused(program, folder, corpora):
     assert "stream_version: 1 in the state token, 2 in the config" in refusal(
         program, folder, second
     )
+
+
+# ---- positive controls ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("defect", ["end_stages_as_streams", "lose_fragment_at_resume"])
+def test_a_broken_engine_is_noticed(broken, folder, corpora, defect, monkeypatch):
+    monkeypatch.setenv("RP_DEFECT", defect)
+    rng, stream = stream_of(0, corpora)
+    with pytest.raises(AssertionError):
+        run_to_end(broken, folder, stream, (1, 4), rng, checkpoint_dir=str(folder / "saved"))
+
+
+def test_contents_of_other_documents_are_noticed(broken, folder, monkeypatch):
+    monkeypatch.setenv("RP_DEFECT", "keep_grown_contents")
+    with pytest.raises(AssertionError, match="row 9"):
+        test_appended_documents_join_at_the_next_start(broken, folder, True)
