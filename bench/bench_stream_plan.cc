@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 bench_stream_plan — the cost of deciding the fragments of a
 // row, in both versions of the stream. Items are documents, so 1 / items_per_second is the time of
-// a document: permutation, mixing and packing together. No token is read anywhere. All features of
-// version 2 are off.
+// a document: permutation, mixing and packing together. No token is read anywhere. version_1 and
+// version_2 have all features off; feature has one of version 2 on, with 8 sources and `lookahead`;
+// resume is the time of a start from a state token, whose bytes it shows. spread shows the share of
+// the largest document in a step of 32 rows (mean and greatest over 500 steps) and the padding.
 //
 // Lengths are lognormal (median 400, sigma 1.2, 1 … 100 000), drawn once from a fixed generator.
 #include <benchmark/benchmark.h>
@@ -13,6 +15,7 @@
 #include <cstdlib>
 #include <random>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 // A C header may give a struct and a function one name; g++ calls that shadowing.
@@ -20,7 +23,7 @@
 #pragma GCC diagnostic ignored "-Wshadow"
 extern "C" {
 #include "plan/plan.h"
-#include "plan/v2/stream_plan.h"
+#include "plan/v2/stream_token.h"
 }
 #pragma GCC diagnostic pop
 
@@ -94,12 +97,32 @@ void version_1(benchmark::State &state)
     rp_plan_close(plan);
 }
 
+// Two comparisons with a column, as a compiled expression makes them: 9 of 10 documents are taken.
+int counts_of(const void *lengths, const uint64_t *documents, uint32_t count, uint8_t *counts,
+              rp_error *)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t length = length_of(lengths, documents[i]);
+        counts[i] = static_cast<uint8_t>((length >= 50) & (length < 2600));
+    }
+    return 0;
+}
+
+int prints_of(const void *, uint64_t documents, rp_source_prints *prints, rp_error *)
+{
+    *prints = {documents, documents, 0};
+    return 0;
+}
+
 // A stream of version 2 whose sources share the corpus.
 struct stream {
     std::vector<std::string> names;
     std::vector<rp_stream_source> sources;
     std::vector<uint32_t> weights;
     rp_stage_spec stage{};
+    std::vector<rp_stage_spec> stages;
+    std::vector<std::vector<uint32_t>> changes; // weights of later stages
+    std::vector<rp_limits_change> limits;
     rp_stream_spec spec{};
 
     stream(rp_packing packing, uint32_t count)
@@ -117,6 +140,7 @@ struct stream {
             source.passes = 1;
             source.view.context = corpus().data() + s * share;
             source.view.lengths = lengths_of;
+            source.view.prints = prints_of;
             sources.push_back(source);
         }
         stage.sets = RP_SETS_WEIGHTS | RP_SETS_SEQ_LEN | RP_SETS_ALIGN | RP_SETS_PACKING |
@@ -138,18 +162,44 @@ struct stream {
         spec.stage_count = 1;
         spec.stages = &stage;
     }
+
+    // A stage each 10,000 rows, with other weights that it reaches by a ramp over half of them.
+    void add_stages(uint32_t count)
+    {
+        changes.resize(count);
+        stages.assign(1, stage);
+        for (uint32_t number = 0; number < count; number++) {
+            changes[number] = weights;
+            std::rotate(changes[number].begin(),
+                        changes[number].begin() + 1 + number % (weights.size() - 1),
+                        changes[number].end());
+            rp_stage_spec later{};
+            later.from = 10000u * (number + 1);
+            later.sets = RP_SETS_WEIGHTS;
+            later.weights = changes[number].data();
+            later.ramp = 5000;
+            stages.push_back(later);
+        }
+        spec.stages = stages.data();
+        spec.stage_count = count + 1;
+    }
 };
 
-void version_2(benchmark::State &state)
+void open_plan(const stream &inputs, rp_calendar **calendar, rp_stream_plan **plan)
 {
-    stream inputs(static_cast<rp_packing>(state.range(0)), static_cast<uint32_t>(state.range(1)));
     rp_calendar_position position{};
+    rp_error error;
+    if (rp_calendar_open(calendar, &inputs.spec, &position, &error) < 0 ||
+        rp_stream_plan_open(plan, *calendar, &error) < 0)
+        stop(error);
+}
+
+void plan_rows(benchmark::State &state, stream &inputs)
+{
     rp_calendar *calendar = nullptr;
     rp_stream_plan *plan = nullptr;
     rp_error error;
-    if (rp_calendar_open(&calendar, &inputs.spec, &position, &error) < 0 ||
-        rp_stream_plan_open(&plan, calendar, &error) < 0)
-        stop(error);
+    open_plan(inputs, &calendar, &plan);
     rp_stream_row row;
     for (auto _ : state)
         for (uint32_t i = 0; i < ROWS; i++)
@@ -158,11 +208,182 @@ void version_2(benchmark::State &state)
     rp_snapshot snapshot{};
     if (rp_stream_plan_snapshot(plan, &snapshot, &error) < 0)
         stop(error);
-    state.SetItemsProcessed(static_cast<int64_t>(snapshot.counts.documents));
-    state.SetLabel(rp_packing_name(inputs.stage.packing));
+    state.SetItemsProcessed(
+        static_cast<int64_t>(snapshot.counts.documents + snapshot.counts.passed_over));
     rp_snapshot_free(&snapshot);
     rp_stream_plan_close(plan);
     rp_calendar_close(calendar);
+}
+
+void version_2(benchmark::State &state)
+{
+    stream inputs(static_cast<rp_packing>(state.range(0)), static_cast<uint32_t>(state.range(1)));
+    plan_rows(state, inputs);
+    state.SetLabel(rp_packing_name(inputs.stage.packing));
+}
+
+enum feature { STAGES, LIMITS, SELECTION, ALIGN, GROUP, DEAL, STAGES_LIMITS_SELECTION, FEATURES };
+
+void feature(benchmark::State &state)
+{
+    static const char *const names[FEATURES] = {
+        "stages", "limits", "selection", "align", "group", "deal", "stages, limits, selection"};
+    auto which = static_cast<enum feature>(state.range(0));
+    bool all = which == STAGES_LIMITS_SELECTION;
+    stream inputs(RP_PACKING_LOOKAHEAD, 8);
+    for (rp_stream_source &source : inputs.sources) {
+        if (which == SELECTION || all)
+            source.view.counts = counts_of;
+        if (which == LIMITS || all)
+            source.limits = {uint64_t{1} << 60, 1u << 30, RP_EXHAUSTED_STOP};
+        if (which == GROUP)
+            source.too_long = RP_TOO_LONG_DROP;
+    }
+    if (which == ALIGN)
+        inputs.stage.align = 16;
+    if (which == GROUP)
+        inputs.spec.fixed.group = 2;
+    if (which == DEAL)
+        inputs.stage.deal = {256, 32, 8, 1, RP_DEAL_DESCENDING, 4096, 0, 0, 1};
+    if (which == STAGES || all)
+        inputs.add_stages(500);
+    plan_rows(state, inputs);
+    state.SetLabel(names[which]);
+}
+
+// The plan at a row, from the state token there. The token's bound does not depend on the row.
+void resume(benchmark::State &state)
+{
+    stream inputs(RP_PACKING_LOOKAHEAD, static_cast<uint32_t>(state.range(1)));
+    rp_calendar *calendar = nullptr;
+    rp_stream_plan *plan = nullptr;
+    rp_error error;
+    rp_stream_row row;
+    open_plan(inputs, &calendar, &plan);
+    for (int64_t i = 0; i < state.range(0); i++)
+        if (rp_stream_plan_next(plan, &row, &error) <= 0)
+            stop(error);
+    std::vector<uint8_t> token(rp_stream_token_bytes_max(calendar));
+    size_t bytes = 0;
+    if (rp_stream_token_write(plan, token.data(), &bytes, &error) < 0)
+        stop(error);
+    rp_stream_plan_close(plan);
+    rp_calendar_close(calendar);
+    const rp_stream_resume nothing{};
+    for (auto _ : state) {
+        if (rp_stream_token_resume(&calendar, &plan, &inputs.spec, token.data(), bytes, &nothing,
+                                   &error) < 0 ||
+            rp_stream_plan_next(plan, &row, &error) <= 0)
+            stop(error);
+        rp_stream_plan_close(plan);
+        rp_calendar_close(calendar);
+    }
+    state.counters["token_bytes"] = static_cast<double>(bytes);
+    state.counters["bound_bytes"] = static_cast<double>(token.size());
+}
+
+// Shares of documents in the rows of a step.
+struct shares {
+    enum : uint32_t { STEP = 32, STEPS = 500, ROW = 8192 };
+    std::unordered_map<uint64_t, uint64_t> of_step; // document: tokens
+    double mean = 0, greatest = 0, tokens = 0;
+
+    void add(const rp_fragment *fragments, uint32_t count, uint64_t row)
+    {
+        for (uint32_t i = 0; i < count; i++) {
+            of_step[fragments[i].document] += fragments[i].length;
+            tokens += fragments[i].length;
+        }
+        if ((row + 1) % STEP)
+            return;
+        uint64_t largest = 0, all = 0;
+        for (const auto &document : of_step) {
+            largest = std::max(largest, document.second);
+            all += document.second;
+        }
+        double share = static_cast<double>(largest) / static_cast<double>(all);
+        mean += share / STEPS;
+        greatest = std::max(greatest, share);
+        of_step.clear();
+    }
+};
+
+// Books: median 90,000, sigma 0.8. Code: median 1200, sigma 1.6. At most 2 M tokens.
+const std::vector<uint32_t> &long_corpus(bool is_code)
+{
+    static std::vector<uint32_t> both[2];
+    std::vector<uint32_t> &lengths = both[is_code];
+    std::mt19937_64 bits(2);
+    std::lognormal_distribution<double> draw(std::log(is_code ? 1200.0 : 90000.0),
+                                             is_code ? 1.6 : 0.8);
+    while (lengths.size() < 200000)
+        lengths.push_back(static_cast<uint32_t>(std::min(2000000.0, std::max(1.0, draw(bits)))));
+    return lengths;
+}
+
+void spread_version_1(const std::vector<uint32_t> &lengths, shares &found)
+{
+    rp_plan_config config{};
+    config.seed = 1;
+    config.seq_len = shares::ROW;
+    config.shuffle = RP_SHUFFLE_DOCUMENT;
+    config.packing = RP_PACKING_LOOKAHEAD;
+    config.window = WINDOW;
+    config.max_docs_per_row = shares::ROW / 16;
+    config.lanes = 1;
+    rp_plan_source source{lengths.size(), 1, lengths.data(), length_of, lengths_of, nullptr};
+    rp_plan *plan = nullptr;
+    rp_error error;
+    rp_row row;
+    if (rp_plan_open(&plan, &config, &source, 1, &error) < 0)
+        stop(error);
+    for (uint32_t i = 0; i < shares::STEP * shares::STEPS; i++) {
+        if (rp_plan_next(plan, &row, &error) <= 0)
+            stop(error);
+        found.add(row.fragments, row.count, row.row);
+    }
+    rp_plan_close(plan);
+}
+
+void spread_version_2(const std::vector<uint32_t> &lengths, uint32_t entries, shares &found)
+{
+    stream inputs(RP_PACKING_LOOKAHEAD, 1);
+    inputs.sources[0].documents = lengths.size();
+    inputs.sources[0].view.context = lengths.data();
+    inputs.stage.seq_len = shares::ROW;
+    inputs.stage.max_docs_per_row = shares::ROW / 16;
+    inputs.stage.spread = entries;
+    rp_calendar *calendar = nullptr;
+    rp_stream_plan *plan = nullptr;
+    rp_error error;
+    rp_stream_row row;
+    open_plan(inputs, &calendar, &plan);
+    for (uint32_t i = 0; i < shares::STEP * shares::STEPS; i++) {
+        if (rp_stream_plan_next(plan, &row, &error) <= 0)
+            stop(error);
+        found.add(row.fragments, row.count, row.row);
+    }
+    rp_stream_plan_close(plan);
+    rp_calendar_close(calendar);
+}
+
+void spread(benchmark::State &state)
+{
+    const std::vector<uint32_t> &lengths = long_corpus(state.range(0) == 1);
+    uint32_t entries = static_cast<uint32_t>(state.range(1)); // 0: version 1
+    shares found;
+    for (auto _ : state) {
+        found = shares();
+        if (entries == 0)
+            spread_version_1(lengths, found);
+        else
+            spread_version_2(lengths, entries, found);
+    }
+    double places = double{shares::STEP} * shares::STEPS * shares::ROW;
+    state.counters["largest_percent"] = 100 * found.mean;
+    state.counters["worst_percent"] = 100 * found.greatest;
+    state.counters["padding_percent"] = 100 * (1 - found.tokens / places);
+    state.SetLabel(state.range(0) == 1 ? "code" : "books");
 }
 
 void both(benchmark::internal::Benchmark *bench)
@@ -175,5 +396,8 @@ void both(benchmark::internal::Benchmark *bench)
 
 BENCHMARK(version_1)->Apply(both);
 BENCHMARK(version_2)->Apply(both);
+BENCHMARK(feature)->ArgName("feature")->DenseRange(0, FEATURES - 1);
+BENCHMARK(resume)->ArgNames({"row", "sources"})->ArgsProduct({{100, 10000, 1000000}, {1, 8, 64}});
+BENCHMARK(spread)->ArgNames({"code", "spread"})->ArgsProduct({{0, 1}, {0, 1, 16, 64}});
 
 } // namespace

@@ -18,7 +18,7 @@
 
 #define RP_STREAM_WHY_BYTES 352u
 
-/* A limit of documents a row that costs more of the tokens than this is warned of. */
+/* A max_docs_per_row that costs more than this share of the tokens gets a warning. */
 #define RP_DOCS_PER_ROW_COST_MAX 0.01
 
 /** The sources of a finished config as the corpus module wants them. The caller frees the array;

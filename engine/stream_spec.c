@@ -175,7 +175,7 @@ static int take_without(const struct rp_compiled *compiled, const struct rp_conf
     return 0;
 }
 
-/* What a stage gives in place of the numbers before it. */
+/* Numbers that a stage gives in place of those before it. */
 static void take_numbers(const struct rp_config_stage *stage, struct rp_stage_spec *made)
 {
     static const struct {
@@ -194,7 +194,7 @@ static void take_numbers(const struct rp_config_stage *stage, struct rp_stage_sp
     for (size_t i = 0; i < RP_ARRAY_COUNT(numbers); i++) {
         uint32_t value;
         memcpy(&value, (const char *)stage + numbers[i].from, sizeof value);
-        if (value == 0) /* each is 1 at least, where it is given */
+        if (value == 0) /* each is 1 at least, if given */
             continue;
         memcpy((char *)made + numbers[i].to, &value, sizeof value);
         made->sets |= numbers[i].bit;
@@ -227,7 +227,7 @@ static int take_stage(struct rp_compiled *compiled, uint32_t number,
     return code == 0 ? take_without(compiled, &stage->without, made, arrays, error) : code;
 }
 
-/* Stage 0 has a value for all: those of the config, then its own. */
+/* Stage 0 has a value for all: from the config, then its own. */
 static int take_first(struct rp_compiled *compiled, const struct rp_config_stage *stage,
                       struct rp_error *error)
 {

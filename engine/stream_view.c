@@ -76,8 +76,8 @@ static int open_selection(struct rp_planned_source *view, const struct rp_config
     for (uint32_t i = 0; i < count; i++)
         repeats[i] = (struct rp_selection_repeat){given->repeat.entries[i].count,
                                                   given->repeat.entries[i].expression};
-    int code = rp_selector_open(&view->selection, view->source, given->select, repeats,
-                                        count, config->group, error);
+    int code = rp_selector_open(&view->selection, view->source, given->select, repeats, count,
+                                config->group, error);
     free(repeats);
     struct rp_config_place place = rp_config_source_key_place(given,
                                                               given->select ? "select" : "repeat");
@@ -106,7 +106,8 @@ void rp_planned_close(struct rp_planned_source *view)
 
 void rp_planned_take(const struct rp_planned_source *view, struct rp_stream_source *made)
 {
-    made->passes = view->selection ? rp_selection_passes(rp_selector_selection(view->selection)) : 1;
+    made->passes = view->selection ? rp_selection_passes(rp_selector_selection(view->selection))
+                                   : 1;
     made->view = (struct rp_source_view){.context = view,
                                          .lengths = lengths,
                                          .counts = view->selection ? counts : NULL,

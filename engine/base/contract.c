@@ -77,6 +77,7 @@ static const struct rule {
 static const struct rule *const unknown_rule = &rules[RP_ARRAY_COUNT(rules) - 1];
 
 #define NAME_BYTES (RP_RECORD_NAME_MAX + 1)
+#define RECORD "record[" /* the names of the records of version 2 begin with it */
 
 /* Set name to `source[].weight` for `source[0003].weight`, and return 3; UINT32_MAX for a field of
  * no source. */
@@ -350,6 +351,29 @@ static bool add_weights(struct comparison *comparison)
     return true;
 }
 
+/* Is it a line of a record that neither side has begun? */
+static bool is_ahead(const struct rp_record_pair *pair, uint64_t records_from)
+{
+    const struct rp_field *field = &pair->field[pair->has[0] ? 0 : 1];
+    char name[NAME_BYTES], value[RP_RECORD_VALUE_MAX + 1];
+    bool is_ahead = false;
+    snprintf(name, sizeof name, "%.*s", (int)field->name_bytes, field->name);
+    char *end = strncmp(name, RECORD, strlen(RECORD)) == 0 ? strchr(name, ']') : NULL;
+    if (records_from == 0 || !end)
+        return false;
+    snprintf(end + 1, sizeof name - (size_t)(end + 1 - name), ".from");
+    for (unsigned i = 0; i < 2; i++) {
+        struct rp_field from;
+        if (!rp_record_find(pair->of[i], name, &from))
+            continue;
+        copy_value(value, true, &from);
+        if (strtoull(value, NULL, 10) < records_from)
+            return false;
+        is_ahead = true;
+    }
+    return is_ahead;
+}
+
 static void collect(struct refusal *refusal, const struct rp_record *had,
                     const struct rp_record *has, const struct rp_contract_sides *sides)
 {
@@ -363,7 +387,8 @@ static void collect(struct refusal *refusal, const struct rp_record *had,
         bool is_weight = difference.rule->kind == KIND_WEIGHT;
         if (difference.rule->may_differ & sides->moment ||
             (sides->moment == RP_AT_ATTACH && !comparison.pair.has[0]) ||
-            (comparison.other_sources && difference.source != UINT32_MAX))
+            (comparison.other_sources && difference.source != UINT32_MAX) ||
+            is_ahead(&comparison.pair, sides->records_from))
             continue;
         if (is_weight && !is_tried)
             comparison.has_weights = add_weights(&comparison);
@@ -396,9 +421,20 @@ bool rp_contract_knows_whole(const struct rp_contract *contract)
     return rp_record_find(&contract->stream, "corpus_full", &field);
 }
 
+static struct rp_hash128 hash_without_records(const struct rp_record *stream)
+{
+    struct rp_hasher hasher;
+    struct rp_field field;
+    rp_hasher_begin(&hasher);
+    for (size_t at = 0, line = 0; rp_record_next(stream, &at, &field); line = at)
+        if (field.sign != ':' && strncmp(field.name, RECORD, strlen(RECORD)) != 0)
+            rp_hasher_add(&hasher, stream->text + line, at - line);
+    return rp_hasher_finish(&hasher);
+}
+
 struct rp_hash128 rp_contract_hash(const struct rp_contract *contract)
 {
-    struct rp_hash128 hashes[2] = {rp_record_hash(&contract->stream),
+    struct rp_hash128 hashes[2] = {hash_without_records(&contract->stream),
                                    rp_record_hash(&contract->delivery)};
     return rp_hash128(hashes, sizeof hashes);
 }

@@ -57,6 +57,9 @@ struct rp_contract_sides {
     enum rp_contract_moment moment;
     const char *had, *has; /* "the state", "this run" */
     uint64_t weight_unit;  /* for messages: as in base/weights.h, or 0 */
+    /* The earlier side's next row: records of version 2 from it on may differ, because they are not
+     * begun (STREAM2.md section 9.5). 0: none may. */
+    uint64_t records_from;
 };
 
 /** Compare an earlier contract, `had`, with the current one, `has`. Returns 0 if all fields that
@@ -75,7 +78,8 @@ unsigned rp_contract_may_differ(const char *name);
  * Two contracts that have it are compared by it, others only by the sampled fingerprint. */
 bool rp_contract_knows_whole(const struct rp_contract *contract);
 
-/** A hash of both records, without the fields that are not compared. */
+/** A hash of both records, without the fields that are not compared, and without the records of
+ * version 2: a running engine may append one, while its rings keep the hash. */
 struct rp_hash128 rp_contract_hash(const struct rp_contract *contract);
 
 #endif

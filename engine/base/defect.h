@@ -20,6 +20,7 @@
     X(count_steps_from_attach, "a state token given after an attach does not begin a step")        \
     X(count_equal_saves, "a second save at one position counts as another position to keep")       \
     X(count_older_deliveries, "audit counts deliveries that trainers have taken back")             \
+    X(count_all_in_first_stage, "plan counts the rows of all stages as those of the first one")    \
     X(count_rows_before_state, "plan --state also counts the rows before its state")               \
     X(count_published, "a checkpoint is cut at the published batches, not at the consumed ones")   \
     X(drop_exported_field, "the JSON of a state lacks one field of its token")                     \
@@ -85,6 +86,7 @@
     X(show_own_words, "a command line keeps the rights of its URLs")                               \
     X(wait_for_any_lock, "a conversion waits without a bound for the lock of its directory")       \
     X(trust_any_output, "foreign links, directories and files of outputs are used")                \
+    X(take_late_weights, "weights are taken at a step that a rank has begun")                      \
     X(take_short_read, "a short read is taken for a complete one")                                 \
     X(trust_plan_of_one_rank, "audit compares the plan of one rank only")                          \
     X(trust_absent, "after a rollback, positions of absent seats still count as known")            \

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 
 #define LOOK_BACK_BYTES (1u << 20) /* some thousand entries */
 #define TEXT_BYTES 1001
+#define JOURNAL_BYTES_MAX (UINT64_C(1) << 30)
 
 char *rp_checkpoint_journal_path(const char *directory)
 {
@@ -118,4 +120,57 @@ void rp_checkpoint_journal_find_last(const char *directory, struct rp_run_journa
     }
     free(text);
     free(path);
+}
+
+/* ---- weights --------------------------------------------------------------------------------- */
+
+static bool is_fresh_start(const json_t *value)
+{
+    const char *policy = json_string_value(json_object_get(value, "policy"));
+    return is_event(value, "started") && policy && strcmp(policy, "fresh") == 0;
+}
+
+/* The entries `weights` after the last fresh start. */
+static json_t *list_weights(const char *text, size_t bytes)
+{
+    struct rp_chain_entry entry;
+    struct rp_chain_reader reader = {.text = text, .bytes = bytes};
+    json_t *list = json_array();
+    while (list && rp_chain_next(&reader, &entry)) {
+        json_t *value = json_loadb(entry.text, entry.bytes, 0, NULL);
+        if (is_fresh_start(value))
+            json_array_clear(list);
+        if (is_event(value, "weights"))
+            json_array_append(list, value);
+        json_decref(value);
+    }
+    return list;
+}
+
+int rp_checkpoint_journal_weights(const char *directory, rp_run_journal_weights *call,
+                                  void *context, struct rp_error *error)
+{
+    char *text = NULL, *path = rp_checkpoint_journal_path(directory);
+    size_t bytes = 0, at;
+    json_t *list = NULL, *entry;
+    int code = path ? 0 : rp_fail(error, -ENOMEM, NULL, "%s: no memory for its path", directory);
+    if (code == 0 && access(path, F_OK) < 0 && errno == ENOENT) {
+        free(path);
+        return 0;
+    }
+    if (code == 0)
+        code = rp_file_read_all(path, JOURNAL_BYTES_MAX, &text, &bytes, error);
+    if (code >= 0 && !(list = list_weights(text, bytes)))
+        code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for its entries", path);
+    json_array_foreach(list, at, entry)
+    {
+        const char *weights = json_string_value(json_object_get(entry, "weights"));
+        json_int_t row = json_integer_value(json_object_get(entry, "row"));
+        if (code >= 0 && weights && row > 0)
+            code = call(context, (uint64_t)row, weights, error);
+    }
+    json_decref(list);
+    free(text);
+    free(path);
+    return code;
 }

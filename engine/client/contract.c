@@ -39,7 +39,8 @@ static int check_shape(const struct rp_geometry *was, const struct rp_geometry *
 static int compare(const struct rp_client *client, const struct rp_contract *found,
                    struct rp_error *error)
 {
-    static const struct rp_contract_sides sides = {RP_AT_REATTACH, "the trainer", "the engine", 0};
+    const struct rp_contract_sides sides = {RP_AT_REATTACH, "the trainer", "the engine", 0,
+                                            client->attach_row};
     return client->contract_text ? rp_contract_compare(&client->contract, found, &sides, error) : 0;
 }
 
@@ -95,7 +96,7 @@ size_t rp_client_contract(const struct rp_client *client, char *buffer, size_t c
 int rp_contract_agree(const char *name, const char *text, size_t bytes, const char *other_name,
                       const char *other_text, size_t other_bytes, struct rp_error *error)
 {
-    const struct rp_contract_sides sides = {RP_ON_NODES, name, other_name, 0};
+    const struct rp_contract_sides sides = {RP_ON_NODES, name, other_name, 0, 0};
     struct rp_contract one, other;
     int code = rp_contract_open(&one, text, bytes, error);
     if (code < 0)

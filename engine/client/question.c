@@ -155,6 +155,12 @@ int rp_question_answer(int fd, int wait_ms, char **json_out, struct rp_error *er
     return receive_answer(fd, wait_ms, json_out, error);
 }
 
+int rp_question_weights(const char *run_dir, const char *run, const char *request, char **text_out,
+                        struct rp_error *error)
+{
+    return ask(run_dir, run, RP_REQUEST_WEIGHTS, request, strlen(request), text_out, error);
+}
+
 int rp_run_checkpoint(const char *run_dir, const char *run, char **path_out, struct rp_error *error)
 {
     return ask(run_dir, run, RP_REQUEST_CHECKPOINT, NULL, 0, path_out, error);

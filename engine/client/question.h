@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* question.h — request an engine's status, and take the answer later: for programs that watch
- * several engines, and must not wait for one that is stopped (SIGSTOP) or very busy.
+/* question.h — requests of our own programs. Status is requested, and the answer taken later: for
+ * programs that watch several engines, and must not wait for one that is stopped (SIGSTOP) or very
+ * busy.
  *
  * One connection has one question. Send only one request to an engine that does not answer:
  * repeated ones fill the queue of its socket, and then trainers cannot attach. */
@@ -20,5 +21,10 @@ RP_MUST_CHECK int rp_question_stat(const char *run_dir, const char *run, uint64_
 /** The answer as JSON, which the caller frees. -RP_E_TIMEOUT: it is not there after wait_ms, and
  * may be taken later. After any other error no answer will come. */
 RP_MUST_CHECK int rp_question_answer(int fd, int wait_ms, char **json_out, struct rp_error *error);
+
+/** Set weights from a step on; `request` is JSON (shm/layout.h). The caller frees *text_out, the
+ * answer. After an error of the connection the run journal has the weights or not. */
+RP_MUST_CHECK int rp_question_weights(const char *run_dir, const char *run, const char *request,
+                                      char **text_out, struct rp_error *error);
 
 #endif

@@ -1,14 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* state.c — a client's position, that is its state token and next row, and its counts. */
+/* state.c — a client's position, that is its state token and next row, and its counts; and the form
+ * of a token. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bits.h"
 #include "base/fail.h"
+#include "base/hash.h"
 #include "client/core.h"
 #include "client/sized.h"
 
 #define RP_COUNTS_REQUIRED RP_SIZE_WITH(rp_client_counts, struct_size)
+
+enum {
+    TOKEN_BYTES_MIN = 104 + 16, /* header and hash of the shorter kind (STREAM.md section 8) */
+    VERSION_AT = 8,
+    LENGTH_AT = 12,
+    STREAM_2_VERSION = 4, /* 1 to 3 are of stream version 1 */
+};
+
+#define DAMAGED(error, ...)                                                                        \
+    rp_fail(error, -RP_E_CORRUPT,                                                                  \
+            "nothing was changed; take another state token or an older checkpoint",                \
+            "state token" __VA_ARGS__)
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
@@ -76,6 +92,27 @@ size_t rp_client_state_after(const struct rp_client *client, const struct rp_bat
     }
     pthread_mutex_unlock(rp_client_lock(client));
     return bytes;
+}
+
+int rp_client_check_state(const void *state, size_t bytes, struct rp_error *error)
+{
+    const uint8_t *token = state;
+    if (bytes < TOKEN_BYTES_MIN)
+        return DAMAGED(error, ": %zu bytes; even an empty one has %d", bytes, TOKEN_BYTES_MIN);
+    if (memcmp(token, "RPSTATE", 8) != 0)
+        return DAMAGED(error, ": these bytes are not a state token");
+    uint32_t version = rp_load_u32(token + VERSION_AT), length = rp_load_u32(token + LENGTH_AT);
+    if (length != bytes)
+        return DAMAGED(error, ": it says that it has %" PRIu32 " bytes; %zu are there", length,
+                       bytes);
+    size_t hashed = bytes - sizeof(struct rp_hash128);
+    if (!rp_hash128_equal(rp_hash128(token, hashed), rp_hash128_load(token + hashed)))
+        return DAMAGED(error, ": its bytes have another hash than the one at its end");
+    if (version < 1 || version > STREAM_2_VERSION)
+        return rp_fail(error, -RP_E_VERSION, "use the ringpack that wrote it",
+                       "state token: version %" PRIu32 "; this library reads versions 1 to %d",
+                       version, STREAM_2_VERSION);
+    return version == STREAM_2_VERSION ? 2 : 1;
 }
 
 int rp_client_stage_ended(const struct rp_client *client)

@@ -60,7 +60,7 @@ enum rp_key_kind {
     X(sources, sources, SOURCES, NULL, "(required)", 0, 0,                                         \
       "where the tokens are: paths, or a mapping of name, weight, shards, format, ...")            \
     X(stream_version, stream_version, COUNT, NULL, "1", 1, 2,                                      \
-      "rules of the stream; 2 has stages, limits, selections (stages.md), and is not served yet")  \
+      "rules of the stream; 2 has stages, limits and selections (stages.md)")                      \
     X(seed, seed, COUNT, NULL, "0", 0, UINT64_MAX, "key of the order of documents")                \
     X(seq_len, seq_len, LENGTH, NULL, "(required)", 1, 1u << 24, "tokens in a row")                \
     X(shuffle, shuffle, CHOICE, "none|document|block", "document", 0, 0,                           \

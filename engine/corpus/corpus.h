@@ -311,7 +311,7 @@ struct rp_fingerprint {
     struct rp_hash128 sampled, full; /* full is zero when not known */
 };
 struct rp_fingerprint rp_corpus_fingerprint(const struct rp_corpus *corpus);
-/** The fingerprint of a source at `documents` documents of its range: that of the shortest prefix
+/** The fingerprint of a source at `documents` documents of its range: of the shortest prefix
  * of its shards that has them (plan/STREAM2.md section 2.2). -RP_E_CHANGED: no prefix ends with the
  * last of them, so that the documents were changed. */
 RP_MUST_CHECK int rp_source_fingerprint_at(const struct rp_source *source, uint64_t documents,

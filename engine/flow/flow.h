@@ -178,6 +178,8 @@ const void *rp_flow_state_at(const struct rp_flow *flow, uint64_t position, size
 /** Forget all kept states, because micro-batches are going to be numbered from another base row.
  * Only while the flow is stopped. */
 void rp_flow_forget_states(struct rp_flow *flow);
+/** Forget those of rows above `row`, because these rows are going to be planned anew. */
+void rp_flow_forget_states_after(struct rp_flow *flow, uint64_t row);
 struct rp_arena *rp_flow_arena(struct rp_flow *flow);
 /** Address of the tokens of a transfer of an unretired ticket, once they are loaded. */
 const uint8_t *rp_flow_transfer_tokens(const struct rp_flow *flow,

@@ -102,6 +102,16 @@ void rp_flow_forget_states(struct rp_flow *flow)
         rp_a64_store_relaxed(&rp_arena_state(&flow->arena, i)->position, 0);
 }
 
+void rp_flow_forget_states_after(struct rp_flow *flow, uint64_t row)
+{
+    RP_ASSERT(!flow->running);
+    for (uint32_t i = 0; i < flow->arena.state_count; i++) {
+        struct rp_state_slot *slot = rp_arena_state(&flow->arena, i);
+        if (slot->next_row > row)
+            rp_a64_store_relaxed(&slot->position, 0);
+    }
+}
+
 struct rp_arena *rp_flow_arena(struct rp_flow *flow)
 {
     return &flow->arena;

@@ -3,6 +3,8 @@
  * each document once; only the epochs that some lanes are ahead are counted by lane. */
 #include "plan/ledger.h"
 
+#include <stdlib.h>
+
 #include "plan/token_records.h"
 
 /* No real run has lanes further apart; their lead is then not exact. */
@@ -93,39 +95,31 @@ static int end(bool is_whole, struct rp_error *error)
 
 /* ---- version 2 ------------------------------------------------------------------------------- */
 
-static int read_source(const void *token, size_t bytes, uint32_t number,
-                       struct rp_ledger_source *entry, struct rp_error *error)
-{
-    struct rp_stream_token_source source;
-    int code = rp_stream_token_source(token, bytes, number, &source, error);
-    if (code == 0)
-        *entry = (struct rp_ledger_source){.weight = source.weight,
-                                           .documents = source.state.taken,
-                                           .tokens = source.state.tokens,
-                                           .of_epoch = source.state.documents,
-                                           .finished_epochs = source.state.epoch,
-                                           .begun_epoch = source.state.epoch,
-                                           .withheld = source.state.withheld,
-                                           .pass = source.state.pass};
-    return code;
-}
-
 /* In the order of the config if there is a plan. Sources that have not joined have only zeros. */
 static int read_v2(const struct rp_plan_v2 *v2, const void *token, size_t bytes,
                    struct rp_ledger_source *sources, uint32_t count, struct rp_error *error)
 {
-    struct rp_stream_token_info info;
-    int code = rp_stream_token_info(token, bytes, &info, error);
-    uint32_t known = v2 ? v2->number_count : count;
-    if (code == 0 && (v2 ? info.source_count > known : info.source_count != known))
+    struct rp_stream_token_source *found;
+    uint32_t found_count, known = v2 ? v2->number_count : count;
+    int code = rp_stream_token_sources(token, bytes, &found, &found_count, error);
+    if (code == 0 && (v2 ? found_count > known : found_count != known))
         code = rp_fail(error, -RP_E_MISMATCH, RP_TOKEN_DAMAGED_HINT,
                        "state token: it is of another stream");
     memset(sources, 0, count * sizeof *sources);
-    for (uint32_t j = 0; code == 0 && j < info.source_count; j++) {
+    for (uint32_t j = 0; code == 0 && j < found_count; j++) {
+        const struct rp_source_state *state = &found[j].state;
         uint32_t place = v2 ? v2->places[j] : j;
         if (place != RP_NO_NUMBER)
-            code = read_source(token, bytes, j, &sources[place], error);
+            sources[place] = (struct rp_ledger_source){.weight = found[j].weight,
+                                                       .documents = state->taken,
+                                                       .tokens = state->tokens,
+                                                       .of_epoch = state->documents,
+                                                       .finished_epochs = state->epoch,
+                                                       .begun_epoch = state->epoch,
+                                                       .withheld = state->withheld,
+                                                       .pass = state->pass};
     }
+    free(found);
     return code;
 }
 

@@ -188,9 +188,10 @@ uint32_t rp_plan_max_docs_per_row(const struct rp_plan *plan);
 size_t rp_plan_state_bytes_max(const struct rp_plan *plan);
 
 /** Write the state token of the current position. Returns its length, at most
- * rp_plan_state_bytes_max; 0 if a plan of version 2 has no memory for it. */
+ * rp_plan_state_bytes_max; 0 if a plan of version 2 cannot make it. */
 size_t rp_plan_save(const struct rp_plan *plan, void *token);
-/** The same; the error is -ENOMEM. */
+/** The same. Errors, of version 2 only: -ENOMEM, that of a plan that failed, and those of an index
+ * that cannot be read. */
 RP_MUST_CHECK int rp_plan_try_save(const struct rp_plan *plan, void *token, size_t *bytes,
                                    struct rp_error *error);
 
@@ -226,6 +227,13 @@ RP_MUST_CHECK int rp_plan_start(struct rp_plan *plan, const void *token, size_t 
  * called on: with its records and its seq_len. Nothing to do in version 1. */
 RP_MUST_CHECK int rp_plan_follow(struct rp_plan *plan, const struct rp_plan *started,
                                  struct rp_error *error);
+
+/** Append a record that sets these weights from `row` on, by source of the config, reduced, to the
+ * calendar of a plan of version 2, at its position. Rows before `row` stay. Returns 0; 1 if the
+ * calendar has it already; -RP_E_USAGE if the row is begun; -RP_E_CONFIG if other weights are set
+ * there, by a stage or a record, or the row is inside a ramp. */
+RP_MUST_CHECK int rp_plan_append_weights(struct rp_plan *plan, uint64_t row,
+                                         const uint32_t *weights, struct rp_error *error);
 
 void rp_plan_counts(const struct rp_plan *plan, struct rp_plan_counts *counts);
 

@@ -78,8 +78,9 @@ static void put_lane(struct writer *writer, const struct rp_lane *lane)
 
 size_t rp_plan_save(const struct rp_plan *plan, void *token)
 {
+    size_t bytes;
     if (plan->v2)
-        return rp_v2_save(plan->v2, token);
+        return rp_v2_save(plan->v2, token, &bytes, NULL) == 0 ? bytes : 0;
     struct writer writer = {token};
     struct rp_state_header header = rp_state_header_of(plan);
     put(&writer, &header, sizeof header);
@@ -102,8 +103,10 @@ size_t rp_plan_save(const struct rp_plan *plan, void *token)
 
 int rp_plan_try_save(const struct rp_plan *plan, void *token, size_t *bytes, struct rp_error *error)
 {
-    *bytes = rp_plan_save(plan, token);
-    return *bytes > 0 ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for a state token");
+    if (plan->v2)
+        return rp_v2_save(plan->v2, token, bytes, error);
+    *bytes = rp_plan_save(plan, token); /* of version 1: it needs no memory */
+    return 0;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -263,6 +266,13 @@ int rp_plan_follow(struct rp_plan *plan, const struct rp_plan *started, struct r
 {
     RP_ASSERT(rp_plan_version(plan) == rp_plan_version(started));
     return plan->v2 ? rp_v2_follow(plan->v2, started->v2, error) : 0;
+}
+
+int rp_plan_append_weights(struct rp_plan *plan, uint64_t row, const uint32_t *weights,
+                           struct rp_error *error)
+{
+    RP_ASSERT(plan->v2);
+    return rp_v2_append_weights(plan->v2, row, weights, error);
 }
 
 /* ---- listing --------------------------------------------------------------------------------- */

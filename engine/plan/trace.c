@@ -122,7 +122,7 @@ static uint32_t newer_draws(const struct rp_lane *lane, const struct rp_row *row
 uint64_t rp_plan_epoch(const struct rp_plan *plan, const struct rp_row *row, uint32_t number)
 {
     if (plan->v2)
-        return rp_v2_epoch(plan->v2, row, number);
+        return plan->v2->epochs[number];
     const struct rp_fragment *fragment = &row->fragments[number];
     uint32_t lane = (uint32_t)(row->row % plan->config.lanes);
     uint32_t newer = newer_draws(&plan->lanes[lane], row, number);

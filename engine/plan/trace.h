@@ -32,11 +32,9 @@ bool rp_plan_holds(const struct rp_plan *plan, const struct rp_draw *draw);
 /** Whether all rows that have a part of the document are before the next one. */
 bool rp_plan_is_past(const struct rp_plan *plan, const struct rp_draw *draw);
 
-/** The epoch of fragment `number` of the row that rp_plan_next has just returned. It is exact where
- * a source has more documents than a lane holds back; of a smaller one, the parts of one document
- * in two epochs may be taken for each other. RP_EPOCH_UNKNOWN: version 2 cannot tell, in a deal
- * window after the first epoch, or in groups that are repeated. */
-#define RP_EPOCH_UNKNOWN UINT64_MAX
+/** The epoch of fragment `number` of the row that rp_plan_next has just returned. In version 1 it
+ * is exact where a source has more documents than a lane holds back; of a smaller one, the parts of
+ * one document in two epochs may be taken for each other. In version 2 it is exact. */
 uint64_t rp_plan_epoch(const struct rp_plan *plan, const struct rp_row *row, uint32_t number);
 
 /** The last epoch of a source that a lane has begun before the next row. */

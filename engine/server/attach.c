@@ -29,6 +29,7 @@
 #include "base/mem.h"
 #include "server/attach.h"
 #include "server/connections.h"
+#include "server/live_weights.h"
 #include "server/locate.h"
 #include "server/deferred_attach.h"
 #include "server/probe.h"
@@ -101,8 +102,10 @@ static int check_contract(const struct rp_stream *stream, const struct rp_reques
 {
     const char *text = (const char *)body + request->state_bytes;
     bool expects = request->expects != 0;
+    bool has_row = !expects && request->next_row != RP_NEXT_ROW_ANY;
     const struct rp_contract_sides sides = {expects ? RP_AT_ATTACH : RP_AT_REATTACH, "the trainer",
-                                            "the engine", stream->config->weight_unit};
+                                            "the engine", stream->config->weight_unit,
+                                            has_row ? request->next_row : 0};
     struct rp_contract had;
     struct rp_error damage;
     if (request->contract_bytes == 0 || (expects && RP_DEFECT(trust_description)))
@@ -354,7 +357,8 @@ static int check_kind(const struct rp_engine *engine, const struct rp_request *r
         return rp_fail(error, -RP_E_BUSY, NULL, "the engine is stopping"); /* the last save began */
     if (request->kind == RP_REQUEST_STAT || request->kind == RP_REQUEST_STOP ||
         (is_attach && is_whole) || (is_checkpoint && rp_engine_may_save(engine)) ||
-        (is_locate && is_whole && request->contract_bytes == 0))
+        ((is_locate || request->kind == RP_REQUEST_WEIGHTS) && is_whole &&
+         request->contract_bytes == 0))
         return 0;
     return rp_fail(error, -RP_E_USAGE, "a checkpoint needs checkpoint_dir in the engine's config",
                    "the engine cannot do what was asked (request %u)", request->kind);
@@ -373,6 +377,8 @@ static void serve_request(struct rp_engine *engine, struct rp_connection *connec
         code = check_contract(&engine->stream, request, body, &error);
     if (code >= 0 && request->kind == RP_REQUEST_LOCATE)
         code = rp_engine_locate(&engine->stream, body, body_bytes, &text, &error);
+    if (code >= 0 && request->kind == RP_REQUEST_WEIGHTS)
+        code = rp_engine_set_weights(engine, body, body_bytes, &text, &error);
     if (code < 0) {
         refuse(engine, connection, &error);
         return;
@@ -383,7 +389,8 @@ static void serve_request(struct rp_engine *engine, struct rp_connection *connec
         rp_engine_plan_far(engine);
         break;
     case RP_REQUEST_LOCATE:
-        rp_engine_reply(engine, connection, RP_REPLY_TEXT, 0, text);
+    case RP_REQUEST_WEIGHTS:
+        rp_engine_reply(engine, connection, RP_REPLY_TEXT, 0, text ? text : "");
         break;
     case RP_REQUEST_STAT:
         text = rp_engine_stat(engine);

@@ -266,6 +266,40 @@ void rp_engine_journal_rollback(struct rp_engine *engine, uint64_t row)
               json_pack("{s:s, s:I}", "event", "rolled_back", "row", (json_int_t)row));
 }
 
+struct wanted {
+    uint64_t row;
+    const char *weights;
+    bool is_there;
+};
+
+static int look_for(void *context, uint64_t row, const char *weights, struct rp_error *error)
+{
+    struct wanted *wanted = context;
+    (void)error;
+    wanted->is_there |= row == wanted->row && strcmp(weights, wanted->weights) == 0;
+    return 0;
+}
+
+int rp_engine_journal_weights(struct rp_engine *engine, uint64_t row, const char *weights,
+                              bool *is_unknown, struct rp_error *error)
+{
+    const struct rp_engine_journal *journal = engine->saving.journal;
+    RP_ASSERT(journal);
+    struct wanted wanted = {row, weights, false};
+    json_t *entry = json_pack("{s:s, s:I, s:s}", "event", "weights", "row", (json_int_t)row,
+                              "weights", weights);
+    *is_unknown = false;
+    if (!entry)
+        return rp_fail(error, -RP_E_USAGE, "name sources whose names are UTF-8",
+                       "these weights cannot be written to the run journal");
+    int code = rp_checkpoint_journal_append(journal->directory, entry, error);
+    if (code < 0)
+        *is_unknown = rp_checkpoint_journal_weights(journal->directory, look_for, &wanted, NULL) <
+                          0 ||
+                      wanted.is_there;
+    return code;
+}
+
 void rp_saving_journal_failure(struct rp_saving *saving, const struct rp_error *error)
 {
     if (saving->journal)

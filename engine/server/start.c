@@ -18,10 +18,10 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "config/description.h"
 #include "corpus/eos.h"
 #include "plan/trace.h"
 #include "server/journal.h"
+#include "server/live_weights.h"
 #include "server/recorder.h"
 #include "server/save.h"
 #include "server/start.h"
@@ -65,7 +65,8 @@ static void warn_of_weights(const struct rp_config *config, const struct rp_corp
         }
     }
     double percent = tokens > 0 ? 100 * first * weights / tokens : 100;
-    if (config->num_epochs && percent < WEIGHTS_HOLD_PERCENT)
+    bool has_limits = config->stream_version == 2; /* by source and stage, which `plan` lists */
+    if (!has_limits && config->num_epochs && percent < WEIGHTS_HOLD_PERCENT)
         rp_log(RP_LOG_WARNING,
                "weights: source `%s` is used up after about %.0f %% of the stream, and the others "
                "go on without it; `ringpack plan` shows the mixture",
@@ -103,7 +104,7 @@ static bool contract_of(const struct rp_checkpoint *checkpoint, struct rp_contra
 static void tell_changes(const struct rp_stream *stream, const struct rp_checkpoint *checkpoint)
 {
     const struct rp_contract_sides sides = {RP_ON_NODES, "the checkpoint", "this run",
-                                            stream->config->weight_unit};
+                                            stream->config->weight_unit, 0};
     struct rp_contract had;
     struct rp_error difference;
     if (!contract_of(checkpoint, &had))
@@ -324,19 +325,6 @@ static int follow_start(struct rp_stream *stream, struct rp_error *error)
     return code;
 }
 
-/* The contract of version 2 has the records that the start made. */
-static int describe(struct rp_engine *engine, struct rp_error *error)
-{
-    struct rp_stream *stream = &engine->stream;
-    int code = rp_stream_make_contract(&stream->contract_text, &stream->contract, engine->config,
-                                       stream->corpus, stream->plan, error);
-    if (code >= 0)
-        code = rp_config_describe_files(stream->corpus_files, engine->config, error);
-    if (code >= 0)
-        stream->identity = rp_record_hash(&stream->contract.stream);
-    return code;
-}
-
 /* The state of the plan, which is at row 0. */
 static int save_zero_state(struct rp_stream *stream, struct rp_error *error)
 {
@@ -382,20 +370,23 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
                           struct rp_error *error)
 {
     struct rp_stream *stream = &engine->stream;
-    bool reweighted = false;
+    bool reweighted = false, appended = false;
     int code = save_zero_state(stream, error);
     if (code >= 0)
         code = take_start_state(engine, checkpoint, &reweighted, error);
     if (code >= 0)
+        code = rp_engine_take_weights(engine, &appended, error);
+    if (code >= 0)
         code = follow_start(stream, error);
     if (code >= 0)
-        code = describe(engine, error);
+        code = rp_engine_describe(engine, error);
     if (code >= 0)
         code = save_start_state(stream, error);
     engine->saving.started_reweighted = reweighted;
     if (code >= 0 && checkpoint) {
         engine->saving.started_from = strdup(rp_checkpoint_path(checkpoint));
-        if (!reweighted && has_same_rows(stream, checkpoint))
+        /* rows of other weights, epochs or stages have other documents */
+        if (!reweighted && !appended && has_same_rows(stream, checkpoint))
             code = load_contents(stream, checkpoint, error);
         rp_log_event(RP_EVENT_resumed, "resuming from %s: row %" PRIu64 "%s",
                      rp_checkpoint_path(checkpoint), stream->start_row,

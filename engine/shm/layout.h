@@ -150,6 +150,7 @@ enum rp_request_kind {
     RP_REQUEST_CHECKPOINT, /* reply TEXT (path) once it is durable, or REFUSED */
     RP_REQUEST_STOP,       /* checkpoint, then exit 0; reply TEXT, or REFUSED */
     RP_REQUEST_LOCATE,     /* reply TEXT: file and row of documents, or REFUSED */
+    RP_REQUEST_WEIGHTS,    /* reply TEXT once they are durable, or REFUSED */
 };
 
 /* First bytes of a connection, trainer to engine; state_bytes bytes of a state token follow, then
@@ -174,7 +175,8 @@ struct rp_request {
      * RP_NEXT_ROW_ANY = no step counted yet. */
     uint64_t step_row;
     /* ATTACH: length of the state token at next_row, 0 = no token. LOCATE: length of the structs
-     * rp_provenance, one for each document, that follow in place of the token. */
+     * rp_provenance, one for each document, that follow in place of the token. WEIGHTS: of a JSON
+     * object there, with the number "step" and the object "weights" of texts. */
     uint32_t state_bytes;
     uint32_t contract_bytes; /* ATTACH: of a contract, 0 = none */
     int32_t pid;             /* for listings only */

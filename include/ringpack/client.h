@@ -185,6 +185,12 @@ RP_API size_t rp_client_state_before(const struct rp_client *client, void *buffe
 RP_API size_t rp_client_state_after(const struct rp_client *client, const struct rp_batch *batch,
                                     void *buffer, size_t capacity);
 
+/** Check the bytes of a state token: magic, version, length and hash. Needs no client. Returns the
+ * version of its stream, 1 or 2; -RP_E_CORRUPT for other or damaged bytes, -RP_E_VERSION for a
+ * token of a newer library. */
+RP_API RP_MUST_CHECK int rp_client_check_state(const void *state, size_t bytes,
+                                               struct rp_error *error);
+
 /** Next global row of the state of rp_client_state. */
 RP_API uint64_t rp_client_next_row(const struct rp_client *client);
 

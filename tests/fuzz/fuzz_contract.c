@@ -120,7 +120,7 @@ unwritable:
     free(writer.text);
     struct rp_contract other;
     struct rp_error error = {0};
-    struct rp_contract_sides sides = {(enum rp_contract_moment)moment, "one", "the other", 0};
+    struct rp_contract_sides sides = {(enum rp_contract_moment)moment, "one", "the other", 0, 0};
     FUZZ_REQUIRE(rp_contract_compare(contract, contract, &sides, &error) == 0);
     FUZZ_REQUIRE(rp_contract_open(&other, good, good_bytes, &error) == 0);
     bool refused = !fuzz_accepted(rp_contract_compare(&other, contract, &sides, &error), &error);

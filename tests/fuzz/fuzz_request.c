@@ -72,7 +72,7 @@ static uint32_t seat_of(const struct rp_request *request)
 static bool contract_fits(const struct rp_request *request)
 {
     const struct rp_contract_sides sides = {request->expects ? RP_AT_ATTACH : RP_AT_REATTACH, "one",
-                                            "the other", 0};
+                                            "the other", 0, 0};
     const char *text = (const char *)whole + sizeof *request + request->state_bytes;
     struct rp_contract had;
     return request->contract_bytes == 0 ||

@@ -18,7 +18,8 @@ import tempfile
 import time
 from pathlib import Path
 
-KILLS_A_RUN = 200
+from calendars import with_calendar
+
 CONTROL_KILLS = 80
 CONTROL_TRIES = 20
 RUN_SECONDS = 1800  # a run takes about 15; verify itself reports 90 without progress
@@ -86,10 +87,11 @@ def draw_config(generator, folder):
     """Another stream, cut in another way."""
     one = {"name": "one", "path": str(folder / "one")}
     two = {"name": "two", "path": str(folder / "two"), "weight": generator.choice([1, 2.5])}
-    raw = {"path": str(folder / "three.bin"), "format": "raw", "dtype": "u16", "eos": 0}
+    raw = {"name": "raw", "path": str(folder / "three.bin"), "format": "raw", "dtype": "u16"}
+    raw |= {"eos": 0}
     rows = generator.choice([1, 2, 3, 4])
     config = {
-        "sources": generator.choice([[one], [one, two], [one, two, {"name": "raw", **raw}]]),
+        "sources": generator.choice([[one], [one, two], [one, two, raw]]),
         "seed": generator.getrandbits(32),
         "seq_len": generator.choice([64, 100, 256, 512]),
         "packing": generator.choice(["lookahead", "concat", "best_fit"]),
@@ -113,18 +115,27 @@ def draw_config(generator, folder):
     return config
 
 
+def draw_stream(generator, folder, calendars):
+    """Of version 1, or of version 2 with a calendar: every second one, or each."""
+    config = draw_config(generator, folder)
+    is_drawn = generator.choice([True, False]) or calendars
+    return with_calendar(generator, config) if is_drawn else config
+
+
 # ---- one run -------------------------------------------------------------------------------------
 
 
 class Place:
     """Where runs find their programs, the corpus and the ledger."""
 
-    def __init__(self, binaries, folder, seed):
-        self.program, self.folder, self.seed = Path(binaries) / "ringpack-points", folder, seed
+    def __init__(self, binaries, folder, seed, plain=False, calendars=False):
+        name = "ringpack" if plain else "ringpack-points"
+        self.program, self.folder, self.seed = Path(binaries) / name, folder, seed
+        self.calendars = calendars
         if not self.program.exists():
             raise Failure(f"{self.program} is missing: build it first (tools/check --quick)")
         write_corpus(folder, str(self.program))
-        self.ledger = Ledger(folder / "ledger", seed)
+        self.ledger = None if plain else Ledger(folder / "ledger", seed)
 
 
 def left_behind(temporary, marker):
@@ -171,7 +182,7 @@ def run_verify(place, name, config, *, seed, kills, defect=None):
     marker = f"RP_CAMPAIGN={os.getpid()}-{name}"
     command = [str(place.program), "verify", "-c", str(folder / "config.yaml"), "--json"]
     command += ["--kills", str(kills), "--random", str(seed), "--rows", "3000"]
-    command += ["--points", str(place.ledger.path)]
+    command += ["--points", str(place.ledger.path)] if place.ledger else []
     environment = {**os.environ, "TMPDIR": str(temporary), "RP_DEFECT": defect or "none"}
     environment |= dict([marker.split("=")])
     pipe = subprocess.PIPE
@@ -189,8 +200,9 @@ def run_verify(place, name, config, *, seed, kills, defect=None):
 def run_number(place, number, kills):
     """Run `number` of the seed. Returns the report of verify; raises Failure."""
     generator = random.Random(f"{place.seed}/{number}")
-    config = draw_config(generator, place.folder)
+    config = draw_stream(generator, place.folder, place.calendars)
     repeat = f"tools/campaign kills --seed {place.seed} --first {number} --kills 1"
+    repeat += " --calendars" * place.calendars + " --plain" * (not place.ledger)
     seed = generator.randrange(1, 2**31)
     try:
         done, left = run_verify(place, f"run-{number}", config, seed=seed, kills=kills)
@@ -235,19 +247,22 @@ def check_control(place, defect):
 SUMS = ("kills", "lives", "passes", "stops", "rows_compared", "rows_redelivered")
 
 
-def run(binaries, seed, first, kills, jobs, say, places=False):
+def run(binaries, options, say):
     """Returns the line of figures; raises Failure."""
+    seed, first, kills, jobs = options.seed, options.first, options.kills, options.jobs
+    a_run = options.kills_a_run
     with tempfile.TemporaryDirectory(prefix="rpk") as temporary:
-        place = Place(binaries, Path(temporary), seed)
-        for defect, text in DEFECTS.items():
+        place = Place(binaries, Path(temporary), seed, options.plain, options.calendars)
+        for defect, text in DEFECTS.items() if place.ledger else ():
             say(f"control: {text}: found out within {check_control(place, defect)} kills")
-        place.ledger = Ledger(place.folder / "ledger", seed)
+        if place.ledger:
+            place.ledger = Ledger(place.folder / "ledger", seed)
         sums, kinds = dict.fromkeys(SUMS, 0), {}
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
             number, running = first, set()
             while sums["kills"] < kills or running:
-                while len(running) < jobs and sums["kills"] + len(running) * KILLS_A_RUN < kills:
-                    running.add(pool.submit(run_number, place, number, min(kills, KILLS_A_RUN)))
+                while len(running) < jobs and sums["kills"] + len(running) * a_run < kills:
+                    running.add(pool.submit(run_number, place, number, min(kills, a_run)))
                     number += 1
                 done, running = concurrent.futures.wait(
                     running, return_when=concurrent.futures.FIRST_COMPLETED
@@ -258,13 +273,13 @@ def run(binaries, seed, first, kills, jobs, say, places=False):
                     for kind, count in report["kills_by_kind"].items():
                         kinds[kind] = kinds.get(kind, 0) + count
                 say(f"{sums['kills']:,} of {kills:,} kills, {number - first} runs, 0 differences")
-        if places:
+        if options.places and place.ledger:
             say(unstruck(place))
         return summary(place, sums, kinds, number - first)
 
 
 def summary(place, sums, kinds, runs):
-    by_role, points = place.ledger.read()
+    by_role, points = place.ledger.read() if place.ledger else (dict.fromkeys(ROLES, 0), [])
     struck = [point for point in points if point[4]]
     total = sums["kills"] + by_role["packer"]
     text = ", ".join(f"{kind} {count:,}" for kind, count in kinds.items())

@@ -8,24 +8,27 @@
 #include "flow/files.h"
 
 struct rp_plan;
-static size_t save_number(const struct rp_plan *plan, void *token);
+static int save_number(const struct rp_plan *plan, void *token, size_t *bytes,
+                       struct rp_error *error);
 static uint64_t row_of(const struct rp_plan *plan);
-#define rp_plan_save save_number
+#define rp_plan_try_save save_number
 #define rp_plan_row row_of
 #define rp_now_ns() UINT64_C(1) /* equal states look equal */
 #include "flow/dispatch.c"
-#undef rp_plan_save
+#undef rp_plan_try_save
 #undef rp_plan_row
 #undef rp_now_ns
 #include "flow/fetch.c"
 
 static uint64_t planned; /* batches; the planner's own */
 
-static size_t save_number(const struct rp_plan *plan, void *token)
+static int save_number(const struct rp_plan *plan, void *token, size_t *bytes,
+                       struct rp_error *error)
 {
-    (void)plan;
+    (void)plan, (void)error;
     memcpy(token, &planned, sizeof planned);
-    return sizeof planned;
+    *bytes = sizeof planned;
+    return 0;
 }
 
 static uint64_t row_of(const struct rp_plan *plan)
@@ -76,7 +79,8 @@ static void fill_ticket(const struct rp_arena *arena, struct rp_ticket *ticket, 
 static void end_stage_batch(struct rp_dispatch *d)
 {
     d->batch = ++planned;
-    save_state(d);
+    int code = save_state(d, NULL);
+    RP_ASSERT(code == 0);
     d->ticket->batch_ends = 1;
     close_ticket(d);
     publish_closed(d);

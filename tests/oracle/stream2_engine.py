@@ -11,6 +11,7 @@ from stream2_calendar import (
     resolve_stage,
 )  # fmt: skip
 from stream2_contract import identity, stream_contract
+from stream2_deal import cost_of_row
 from stream2_planner import NoRow
 from stream2_source import DROP_UNTRAINED, ORDERS, TOO_LONG
 from stream2_state import NONE, ranges_of, resume, save_token
@@ -208,12 +209,13 @@ def ledger_of(plan):
 
 
 def row_json(plan, row):
-    deal = plan.calendar.in_force(row.q).deal
+    now = plan.calendar.in_force(row.q)
     fragments = [] if row.skipped else [list(fragment) for fragment in row.fragments]
     found = {"g": row.g, "q": row.q, "skipped": row.skipped, "fragments": fragments}
     found["tokens"] = sum(fragment[3] for fragment in fragments)
     if not row.skipped:
-        found["cost"] = 0 if deal is None else plan.cost(deal, row.fragments)
+        places = [-(-fragment.length // now.align) * now.align for fragment in row.fragments]
+        found["cost"] = 0 if now.deal is None else cost_of_row(now.deal, places)
     return found
 
 

@@ -3,8 +3,10 @@
 small streams. A failure names its seed."""
 
 import copy
+import os
 import random
 
+import make_golden2
 import pytest
 from stream2 import Plan
 from stream2_calendar import Calendar, compile_rows
@@ -403,3 +405,11 @@ def test_identity_does_not_depend_on_the_order_of_the_config():
     ]
     assert "stage[0001].max_epochs[0001]=1" in lines
     assert identity(plan) != identity(Plan({**stream, "seed": 8}))
+
+
+def test_golden_files_are_those_that_the_oracle_writes():
+    golden = dict(make_golden2.golden_files())
+    assert sorted(os.listdir(make_golden2.FOLDER)) == sorted(golden)
+    for name, text in golden.items():
+        with open(os.path.join(make_golden2.FOLDER, name)) as file:
+            assert file.read() == text, name

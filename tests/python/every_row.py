@@ -3,9 +3,10 @@
 tools/campaign (all of it).
 
 Streams are the product of packing, fill, shuffle, mix of sources and profile; the rest of a config
-is drawn, stream number N always the same. For each: one run from row 0, which must be the oracle's
-rows, digest and state tokens; then again and again a new engine from bytes on disk; every section
-of its batches and every state token must have the same bytes.
+is drawn, stream number N always the same. Every third one is of version 2, with a calendar. For
+each: one run from row 0, which must be the oracle's rows, digest and state tokens; then again and
+again a new engine from bytes on disk; every section of its batches and every state token must have
+the same bytes.
 """
 
 import itertools
@@ -14,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 import xxhash
+from calendar_stream import CalendarStream
 from stream_kit import Corpus, Engine, Ranks, Stream, Taken, write_state
 
 FILLS = [("lookahead", "pad"), ("lookahead", "split"), ("best_fit", "pad"), ("best_fit", "split")]
@@ -46,10 +48,19 @@ class Case:
         inputs |= {"block_documents": draw([2, 5]), "window_blocks": draw([1, 2])}
         inputs |= {"long_doc": draw(["split", "split", "truncate", "drop"])}
         inputs |= {"lanes": draw([1, 1, 2])}
+        has_calendar = number % 3 == 2
         self.stream = Stream(corpus, inputs)
+        if has_calendar:
+            self.stream = CalendarStream(corpus, inputs, draw)
         if draw([True, False]):
             corpus.index(program)
         self.tokens, self.rows = self.read_all()
+
+    def topologies(self, token):
+        """Those whose steps from this state on end where stages do."""
+        row = self.tokens.index(token)
+        ahead = [end - row for end in self.stream.boundaries() if end > row]
+        return [(w, r) for w, r in TOPOLOGIES if all(rows % (w * r) == 0 for rows in ahead)]
 
     def config(self, world=1, rows=1):
         """A new engine's: the stream, and a topology that is drawn."""
@@ -172,7 +183,7 @@ def at_every_row(program, number, seed):
 
 def link(case, taken, token, turns):
     """One engine of a chain: from `token`, with a topology that is drawn. Returns the next one."""
-    world, rows = case.generator.choice(TOPOLOGIES)
+    world, rows = case.generator.choice(case.topologies(token))
     way = case.generator.choice(["state", "checkpoint", "trainer"])
     place = {"checkpoint_dir": str(case.folder / "checkpoints"), "world": world, "rows": rows}
     arguments = ["--state", write_state(case.folder / "token", token)] if way == "state" else []

@@ -2,11 +2,14 @@
 """The topology cube: readers, packers, ranks, contents, I/O and kind of workers never change a row.
 
 Each corner of the cube begins the stream, saves a checkpoint in the middle, is killed with SIGKILL,
-and is followed by another corner, which finishes the stream from that checkpoint."""
+and is followed by another corner, which finishes the stream from that checkpoint. Every third one
+has a stream of version 2 with a calendar."""
 
 import itertools
+import random
 
 import pytest
+from calendar_stream import CalendarStream
 from stream_kit import Corpus, Engine, Ranks, Stream, Taken
 
 SEED = 4711
@@ -38,6 +41,16 @@ def stream(program, tmp_path_factory):
     return Stream(corpus, {"num_epochs": 1, "fill": "split", "seed": SEED})
 
 
+@pytest.fixture(scope="module")
+def calendar(program, tmp_path_factory):
+    layout = [("megatron", "u16", 2, [150]), ("raw", "u16", 1, [90, 60])]
+    corpus = Corpus(tmp_path_factory.mktemp("cube"), layout, SEED)
+    corpus.index(program)
+    inputs = {"packing": "lookahead", "fill": "split", "window": 8, "max_docs_per_row": 6}
+    inputs |= {"shuffle": "document", "long_doc": "split", "seed": SEED}
+    return CalendarStream(corpus, inputs, random.Random(SEED).choice, unit=48)
+
+
 def shape_of(corner, rows):
     """The least that rings may be, so that readers, packers and ranks wait for each other."""
     world = corner["dp_world_size"]
@@ -51,14 +64,19 @@ def test_every_corner_has_one_predecessor():
 
 
 @pytest.mark.parametrize("number", range(len(CUBE)))
-def test_killed_in_the_middle(program, folder, stream, number):
+def test_killed_in_the_middle(program, folder, stream, calendar, number):
+    rows = (3, 2)
+    if number % 3 == 2:  # steps of both corners end where the stages do
+        stream, rows = calendar, (4, 4)
     config = {**stream.config(), "checkpoint_dir": str(folder / "checkpoints")}
     taken, before, after = Taken(stream), CUBE[number], successor(number)
-    first = Engine(program, folder, {**config, **shape_of(before, 3)})
+    first = Engine(program, folder, {**config, **shape_of(before, rows[0])})
     second = None
     try:
         ranks = Ranks(first, before["dp_world_size"])
-        middle = len(stream.rows) // (2 * 3 * before["dp_world_size"])
+        middle = len(stream.rows) // (2 * rows[0] * before["dp_world_size"])
+        if stream is calendar:
+            middle = 16 // before["dp_world_size"]  # row 64
         for batches in ranks.turns(middle):
             taken.add(batches)
         cut = ranks.loaders[0].next_row
@@ -69,7 +87,7 @@ def test_killed_in_the_middle(program, folder, stream, number):
         first.kill()
         ranks.close()
 
-        second = Engine(program, folder, {**config, **shape_of(after, 2)})
+        second = Engine(program, folder, {**config, **shape_of(after, rows[1])})
         with Ranks(second, after["dp_world_size"]) as ranks:
             assert ranks.loaders[0].next_row == cut
             token = ranks.tokens()[0]

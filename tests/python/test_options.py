@@ -51,6 +51,7 @@ def test_options_are_the_keys_of_the_engine(program, make_options, keys):
     [
         ("  seed  ", "  seeds "),
         ("none|document|block", "none|document|blocks"),
+        ("  until  ", "  untill "),
         ("true | false", "number"),
         ("(not declared); may change", "(not declared); must not change"),
     ],

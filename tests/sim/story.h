@@ -28,7 +28,7 @@
 
 /* The config of an engine, as options: key, text. */
 struct keys {
-    char text[KEYS_MAX][2][32];
+    char text[KEYS_MAX][2][256];
     uint32_t count;
 };
 

@@ -109,6 +109,34 @@ static void write_source(struct story *story, uint32_t source, uint32_t document
     sim_file_put(names[source][1], tokens, at);
 }
 
+/* Steps of all lives end at a multiple of this many rows. */
+#define STAGE_ROWS 72u
+
+/* The stream is of version 2: other weights from a row on, and rows that are dealt. */
+static void draw_calendar(struct story *story, const char *packing, uint32_t sources)
+{
+    static const char *const deals[] = {
+        "off", "{window: 24, step: 12, tier: 6, bundle: 2, order: middle, cost: 16}",
+        "{window: 6, step: 3, tier: 3, bundle: 1, order: descending, cost: 2}"};
+    struct keys *keys = &story->stream;
+    bool is_concat = strcmp(packing, "concat") == 0;
+    keys_set(keys, "stream_version", "2");
+    keys_set(keys, "deal", "%s", deals[story_below(story, 3)]);
+    if (!is_concat)
+        keys_set(keys, "spread", "%u", 1u << story_below(story, 7));
+    if (story_chance(story, 700)) {
+        char weights[64] = "", window[32] = "";
+        if (sources == 2)
+            snprintf(weights, sizeof weights, ", weights: {a: %u, b: %u}, ramp: %u",
+                     1u + (unsigned)story_below(story, 4), (unsigned)story_below(story, 3),
+                     (unsigned)story_below(story, 30));
+        if (!is_concat)
+            snprintf(window, sizeof window, ", window: %u", 1u + (unsigned)story_below(story, 9));
+        keys_set(keys, "stages", "[{until: row %u}, {deal: %s%s%s}]", STAGE_ROWS,
+                 deals[story_below(story, 3)], weights, window);
+    }
+}
+
 void stream_draw(struct story *story)
 {
     static const char *const packings[] = {"lookahead", "concat", "best_fit"};
@@ -122,7 +150,7 @@ void stream_draw(struct story *story)
         uint32_t documents = 20 + (uint32_t)story_below(story, DOCUMENTS_MAX - 20);
         write_source(story, s, documents, length_max);
     }
-    bool concat = story_chance(story, 300);
+    bool concat = story_chance(story, 300), has_calendar = story->seed % 10 < 3;
     const char *packing = concat ? packings[1] : packings[story_chance(story, 500) ? 0 : 2];
     keys_set(keys, "sources", sources == 2 ? "/data/a.bin,/data/b.bin" : "/data/a.bin");
     keys_set(keys, "run_dir", "/run");
@@ -131,7 +159,9 @@ void stream_draw(struct story *story)
     keys_set(keys, "packing", "%s", packing);
     if (!concat)
         keys_set(keys, "fill", "%s", story_chance(story, 500) ? "pad" : "split");
-    keys_set(keys, "window", "%u", 2u << story_below(story, 4));
+    uint32_t window = 2u << story_below(story, 4);
+    if (!concat || !has_calendar)
+        keys_set(keys, "window", "%u", window);
     keys_set(keys, "shuffle", "%s", shuffles[story_below(story, 3)]);
     keys_set(keys, "block_documents", "%u", 4u << story_below(story, 3));
     keys_set(keys, "window_blocks", "%u", 1u + (unsigned)story_below(story, 3));
@@ -142,6 +172,8 @@ void stream_draw(struct story *story)
     keys_set(keys, "profile", "%s", story_chance(story, 500) ? "full" : "min");
     if (story_chance(story, 200))
         keys_set(keys, "drop_last", "true");
+    if (has_calendar)
+        draw_calendar(story, packing, sources);
     story->sidecars = story_chance(story, 200);
     story->checkpoints = story_chance(story, 800);
 }

@@ -129,11 +129,35 @@ static void a_range_is_of_the_shortest_prefix(void **state)
     rp_corpus_close(corpus);
 }
 
+/* Of one corpus with two ranges: no document is in both, and none is in neither. */
+static void hold_outs_are_disjoint_and_together_whole(void **state)
+{
+    (void)state;
+    static const char *const bounds[] = {"1.7", "33.3", "50", "66.6667", "90", "98"};
+    put_shards();
+    for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
+        char text[32];
+        snprintf(text, sizeof text, "0-%s%%", bounds[i]);
+        struct rp_corpus *corpus = open_shards(SHARDS, NULL, text);
+        struct rp_source_range kept = rp_source_range(rp_corpus_source(corpus, 0));
+        rp_corpus_close(corpus);
+        snprintf(text, sizeof text, "%s-100%%", bounds[i]);
+        corpus = open_shards(SHARDS, NULL, text);
+        struct rp_source_range held = rp_source_range(rp_corpus_source(corpus, 0));
+        rp_corpus_close(corpus);
+        assert_int_equal(kept.first, 0);
+        assert_int_equal(kept.end, held.first);
+        assert_int_equal(held.end, documents_of(SHARDS));
+        assert_true(kept.end > 0 && held.first < held.end);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_prefix_of_the_shards_has_the_fingerprint_of_their_corpus),
         cmocka_unit_test(a_range_is_of_the_shortest_prefix),
+        cmocka_unit_test(hold_outs_are_disjoint_and_together_whole),
     };
     return cmocka_run_group_tests(tests, scratch_enter, scratch_leave);
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Columns of an index: values of documents that are appended and read again, and refusals. */
+#include <errno.h>
+
 #include "index_kit.h"
 
 static void open_index(struct rp_index **index)
@@ -96,11 +98,27 @@ static void test_bad_columns_are_refused(void **state)
     }
 }
 
+/* A second writer is refused, and leaves the empty folder of the first one in its place. */
+static void test_a_refused_writer_leaves_the_folder(void **state)
+{
+    (void)state;
+    struct rp_error error = {0};
+    char *work, *other;
+    int fd, other_fd;
+    assert_int_equal(rp_index_work_open(INDEX, &work, &fd, &error), 0);
+    assert_int_equal(rp_index_work_open(INDEX, &other, &other_fd, &error), -EWOULDBLOCK);
+    rp_index_work_close(other, other_fd);
+    assert_int_equal(access(work, F_OK), 0);
+    rp_index_work_close(work, fd);
+    assert_int_not_equal(access(INDEX ".work", F_OK), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_columns),
         cmocka_unit_test(test_bad_columns_are_refused),
+        cmocka_unit_test(test_a_refused_writer_leaves_the_folder),
     };
     return cmocka_run_group_tests(tests, scratch_enter, scratch_leave);
 }

@@ -265,13 +265,14 @@ static void every_allocation_may_fail(void **state)
     close_all();
 }
 
-static void no_plan_of_version_2_is_opened_yet(void **state)
+static void a_plan_of_version_2_is_opened(void **state)
 {
     (void)state;
     struct rp_plan *plan;
     must_compile(HEAD SOURCES);
-    assert_int_equal(rp_stream_open_plan(&plan, &config, corpus, &error), -RP_E_CONFIG);
-    assert_says(&error, "stream_version|does not plan streams of version 2");
+    assert_int_equal(rp_stream_open_plan(&plan, &config, corpus, &error), 0);
+    assert_int_equal(rp_plan_version(plan), 2);
+    rp_plan_close(plan);
     close_all();
 }
 
@@ -284,7 +285,7 @@ int main(void)
         cmocka_unit_test(selections_count_and_are_in_the_fingerprint),
         cmocka_unit_test(mistakes_are_told_with_their_place),
         cmocka_unit_test(every_allocation_may_fail),
-        cmocka_unit_test(no_plan_of_version_2_is_opened_yet),
+        cmocka_unit_test(a_plan_of_version_2_is_opened),
     };
     return run_with_faults("stream_spec", tests, make_corpus, scratch_leave);
 }

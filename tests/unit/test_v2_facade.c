@@ -96,7 +96,7 @@ static void rows_are_those_of_the_stream_by_places_of_the_config(void **state)
         assert_int_equal(moved > 0, dealt);
         assert_false(rp_plan_is_stage_end(plan));
         assert_true(rp_plan_skips(plan, 50, 3) && rp_plan_skips(plan, 51, 1));
-        assert_false(rp_plan_skips(plan, 49, 2));
+        assert_false(rp_plan_skips(plan, 49, 2) || rp_plan_skips(plan, 52, 2));
         assert_true(rp_plan_row_form(plan).has_row_plans);
         struct rp_plan_counts counts;
         rp_plan_counts(plan, &counts);
@@ -271,6 +271,79 @@ static void accepted_weights_hold_at_their_row(void **state)
     rp_plan_close(probe);
 }
 
+static void appended_weights_hold_from_their_row(void **state)
+{
+    (void)state;
+    enum { ROW = CHANGE_ROW + 20, AT = CHANGE_ROW + 5 };
+    static struct rows whole;
+    static uint8_t begin[TOKEN_BYTES], token[TOKEN_BYTES], later[TOKEN_BYTES];
+    struct stream stream;
+    struct rp_error error = {0};
+    struct rp_record_writer writer;
+    const uint32_t weights[SOURCES] = {9, 1}, other[SOURCES] = {1, 9};
+    const struct rp_stage_spec record = {.from = ROW, .sets = RP_SETS_WEIGHTS, .weights = weights};
+    make(&stream, RP_SHUFFLE_DOCUMENT, 60);
+    struct rp_plan *plan = open_stream(&stream), *probe = open_stream(&stream);
+    stream.spec.records = &record;
+    stream.spec.record_count = 1;
+    struct rp_plan *expected = open_stream(&stream);
+    read_rows(expected, &whole);
+    size_t begin_bytes = save(plan, begin);
+    check(rp_plan_seek(plan, AT, &error), &error);
+    size_t bytes = save(plan, token);
+    assert_int_equal(rp_plan_append_weights(plan, AT - 1, weights, &error), -RP_E_USAGE);
+    assert_int_equal(rp_plan_append_weights(plan, ROW, weights, &error), 0);
+    assert_int_equal(rp_plan_append_weights(plan, ROW, weights, &error), 1);
+    assert_int_equal(rp_plan_append_weights(plan, ROW, other, &error), -RP_E_CONFIG);
+    assert_int_equal(rp_plan_row(plan), AT);
+    struct rp_record contract = contract_of(plan, &writer);
+    check_rest(plan, &whole, "appended");
+    assert_int_equal(rp_plan_append_weights(plan, ROW, weights, &error), 1); /* begun */
+    check(rp_plan_follow(probe, plan, &error), &error);
+    check(rp_plan_load(probe, begin, begin_bytes, false, &error), &error);
+    check_rest(probe, &whole, "followed");
+    check(rp_plan_load(probe, token, bytes, false, &error), &error);
+    check(rp_plan_seek(probe, ROW + 7, &error), &error);
+    size_t later_bytes = save(probe, later);
+    rp_plan_close(plan);
+    rp_plan_close(probe);
+    stream.spec.record_count = 0;
+    const struct rp_plan_start start = {.contract = &contract, .grow = true};
+    const uint8_t *tokens[] = {begin, token, later};
+    const size_t sizes[] = {begin_bytes, bytes, later_bytes};
+    for (int i = 0; i < 3; i++) { /* a start has the record, ahead or begun */
+        plan = open_stream(&stream);
+        check(rp_plan_start(plan, tokens[i], sizes[i], &start, &error), &error);
+        check_rest(plan, &whole, "started");
+        rp_plan_close(plan);
+    }
+    free(writer.text);
+    rp_plan_close(expected);
+}
+
+static void weights_are_not_appended_in_a_window_that_is_begun(void **state)
+{
+    (void)state;
+    struct stream stream;
+    struct rp_error error = {0};
+    const uint32_t weights[SOURCES] = {9, 1};
+    static uint8_t token[TOKEN_BYTES];
+    struct rp_state_info info;
+    make(&stream, RP_SHUFFLE_DOCUMENT, 60);
+    deal(&stream);
+    struct rp_plan *plan = open_stream(&stream);
+    uint64_t row = CHANGE_ROW + 1;
+    do { /* to a row inside a window */
+        check(rp_plan_seek(plan, row++, &error), &error);
+        size_t bytes = save(plan, token);
+        check(rp_state_info(token, bytes, &info, &error), &error);
+    } while (info.window_end == info.next_row);
+    assert_int_equal(rp_plan_append_weights(plan, info.window_end - 1, weights, &error),
+                     -RP_E_USAGE);
+    assert_int_equal(rp_plan_append_weights(plan, info.window_end, weights, &error), 0);
+    rp_plan_close(plan);
+}
+
 static void forget(void *owned)
 {
     ++*(int *)owned;
@@ -328,6 +401,28 @@ static void a_run_ends_where_seq_len_changes(void **state)
     rp_plan_close(next);
 }
 
+/* Not the error of a lack of memory. */
+static void the_state_of_a_failed_plan_has_its_error(void **state)
+{
+    (void)state;
+    static uint8_t token[TOKEN_BYTES];
+    struct stream stream;
+    struct rp_error error = {0}, again = {0};
+    struct rp_row row;
+    size_t bytes;
+    make(&stream, RP_SHUFFLE_DOCUMENT, 100);
+    stream.sources[1].limits = (struct rp_limits){.max_tokens = 500,
+                                                  .on_exhausted = RP_EXHAUSTED_ERROR};
+    struct rp_plan *plan = open_stream(&stream);
+    int code;
+    while ((code = rp_plan_next(plan, &row, &error)) == 1)
+        ;
+    assert_int_equal(code, -RP_E_EMPTY);
+    assert_int_equal(rp_plan_try_save(plan, token, &bytes, &again), -RP_E_EMPTY);
+    assert_string_equal(again.message, error.message);
+    rp_plan_close(plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -336,8 +431,11 @@ int main(void)
         cmocka_unit_test(the_other_version_is_refused_by_name),
         cmocka_unit_test(a_run_that_grew_goes_to_all_of_its_rows),
         cmocka_unit_test(accepted_weights_hold_at_their_row),
+        cmocka_unit_test(appended_weights_hold_from_their_row),
+        cmocka_unit_test(weights_are_not_appended_in_a_window_that_is_begun),
         cmocka_unit_test(a_plan_frees_its_spec_last),
         cmocka_unit_test(a_run_ends_where_seq_len_changes),
+        cmocka_unit_test(the_state_of_a_failed_plan_has_its_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -353,6 +353,13 @@ static void listings_have_the_facts(void **state)
     assert_int_equal(source.state.documents, 50);
     assert_int_equal(source.limits.max_epochs, 2);
     assert_int_equal(rp_stream_token_source(token, bytes, 3, &source, &error), -RP_E_USAGE);
+    struct rp_stream_token_source *all;
+    uint32_t count;
+    assert_int_equal(rp_stream_token_sources(token, bytes, &all, &count, &error), 0);
+    assert_int_equal(count, 3);
+    assert_memory_equal(&all[2].state, &source.state, sizeof source.state);
+    assert_string_equal(all[0].name, kit_names[0]);
+    free(all);
 }
 
 /* ---- 64 sources ------------------------------------------------------------------------------ */

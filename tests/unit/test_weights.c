@@ -33,7 +33,7 @@ static int compare(const uint64_t *had, const uint64_t *has, unsigned count, uns
 {
     char texts[2][1024];
     struct rp_contract before = make(texts[0], had, count), now = make(texts[1], has, count_has);
-    const struct rp_contract_sides sides = {RP_AT_RESUME, "the state", "this run", unit};
+    const struct rp_contract_sides sides = {RP_AT_RESUME, "the state", "this run", unit, 0};
     *error = (struct rp_error){0};
     return rp_contract_compare(&before, &now, &sides, error);
 }

@@ -12,6 +12,7 @@
 #include "base/contract.h"
 #include "cmd.h"
 #include "cmd_state.h"
+#include "state/token_sources.h"
 
 int rp_show_checkpoint_token(const struct rp_checkpoint *checkpoint, struct rp_state_info *token,
                              struct rp_error *error)
@@ -125,7 +126,7 @@ static void print_window(const struct rp_state_info *token)
                token->window_end - 1);
 }
 
-static void print_token(const struct rp_state_info *token)
+static void print_token(const void *state, const struct rp_state_info *token)
 {
     const struct rp_plan_config *config = &token->config;
     char hex[RP_HASH_HEX_BYTES];
@@ -155,6 +156,8 @@ static void print_token(const struct rp_state_info *token)
     print_count("emitted", token->counts.emitted);
     print_count("buffered", token->counts.buffered);
     print_count("dropped", token->counts.dropped + token->counts.truncated);
+    if (token->stream_version == 2)
+        rp_token_sources_print(state, token->bytes);
 }
 
 /* A record that was opened has only printable characters. */
@@ -207,8 +210,10 @@ void rp_show_checkpoint_print(const struct rp_checkpoint *checkpoint,
     printf(LABEL "%s\n", "stream", rp_hash128_hex(info->identity, hex));
     print_count("next row", info->next_row);
     print_contents(checkpoint);
-    if (token)
-        print_token(token);
+    if (token) {
+        size_t bytes;
+        print_token(rp_checkpoint_section(checkpoint, RP_CHECKPOINT_STATE, &bytes), token);
+    }
     struct shown shown = contract_of(checkpoint);
     print_contract(&shown);
     free(shown.text);
@@ -220,7 +225,7 @@ void rp_show_state_print(const char *path, const void *state, const struct rp_st
     struct shown shown = contract_of_state(state, token->bytes);
     printf("%s\n", path);
     print_count("next row", token->next_row);
-    print_token(token);
+    print_token(state, token);
     print_contract(&shown);
     free(shown.text);
 }
@@ -283,12 +288,12 @@ static json_t *json_version_1(const struct rp_state_info *token, json_t *value)
     return token->stream_version == 1 ? value : (json_decref(value), json_null());
 }
 
-static json_t *json_token(const struct rp_state_info *token)
+static json_t *json_token(const void *state, const struct rp_state_info *token)
 {
     const struct rp_plan_config *config = &token->config;
     const struct rp_plan_counts *counts = &token->counts;
     bool has_digest = rp_hash128_is_known(token->digest);
-    return json_pack(
+    json_t *value = json_pack(
         "{s:I, s:I, s:o, s:I, s:s, s:s, s:I, s:s, s:s, s:I, s:o, "
         "s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "bytes", (json_int_t)token->bytes, "stream_version", (json_int_t)token->stream_version,
@@ -304,6 +309,9 @@ static json_t *json_token(const struct rp_state_info *token)
         json_u64(counts->emitted), "buffered", json_u64(counts->buffered), "dropped",
         json_u64(counts->dropped), "truncated", json_u64(counts->truncated), "plan_digest",
         has_digest ? json_hash(token->digest) : json_null());
+    if (token->stream_version == 2)
+        rp_token_sources_json(state, token->bytes, value);
+    return value;
 }
 
 /* Add the fields of both records, and the hash of each. */
@@ -343,7 +351,8 @@ json_t *rp_show_checkpoint_json(const struct rp_checkpoint *checkpoint,
     struct shown shown = contract_of(checkpoint);
     json_add_contract(value, &shown);
     free(shown.text);
-    json_object_set_new(value, "token", token ? json_token(token) : json_null());
+    const void *state = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_STATE, &bytes);
+    json_object_set_new(value, "token", token ? json_token(state, token) : json_null());
     json_t *text = config ? json_stringn(config, bytes) : NULL; /* NULL also when it is no UTF-8 */
     json_object_set_new(value, "config", text ? text : json_null());
     return value;
@@ -357,7 +366,7 @@ json_t *rp_show_state_json(const char *path, const void *state, const struct rp_
     json_object_set_new(value, "next_row", json_u64(token->next_row));
     json_add_contract(value, &shown);
     free(shown.text);
-    json_object_set_new(value, "token", json_token(token));
+    json_object_set_new(value, "token", json_token(state, token));
     return value;
 }
 

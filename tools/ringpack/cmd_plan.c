@@ -19,8 +19,10 @@
 #include "explain/make_landmarks.h"
 #include "masked_tally.h"
 #include "page_file.h"
+#include "plan/memory_lines.h"
 #include "plan/picture.h"
 #include "plan/preview.h"
+#include "plan/stage_tally.h"
 #include "plan/step_tally.h"
 #include "server/server.h"
 #include "stream.h"
@@ -46,7 +48,8 @@ struct tally {
     uint64_t *source_tokens; /* [sources] emitted */
     struct rp_masked_tally masks;
     struct rp_step_tally steps;
-    struct rp_picture *picture; /* NULL = none is wanted */
+    struct rp_stage_tally stages; /* of stream version 2 */
+    struct rp_picture *picture;   /* NULL = none is wanted */
     const struct rp_corpus *corpus;
     struct rp_preview preview;
     bool complete; /* the stream ended */
@@ -56,7 +59,6 @@ struct tally {
     struct rp_plan_counts counts; /* from the start on */
     struct rp_engine_memory memory;
     uint32_t max_docs_per_row;
-    uint64_t stage_end; /* rows of another seq_len begin there; 0: none do */
 };
 
 static const struct rp_option own_options[] = {
@@ -108,26 +110,28 @@ static int run_plan(struct rp_plan *plan, const struct rp_config *config, uint64
     int code = 1;
     while (tally->rows < rows_max) {
         struct rp_row row;
+        uint32_t seq_len = rp_plan_seq_len(plan);
+        rp_stage_tally_begin(&tally->stages);
         code = rp_plan_next(plan, &row, error);
         if (code <= 0)
             break;
         tally_row(tally, &row);
+        rp_stage_tally_add(&tally->stages, &row, seq_len);
         if (tally->picture)
-            rp_picture_add(tally->picture, &row);
-        int counted = rp_masked_tally_add(&tally->masks, tally->corpus, &row, config->seq_len,
-                                          is_cut, error);
+            rp_picture_add(tally->picture, &row, seq_len);
+        int counted = rp_masked_tally_add(&tally->masks, tally->corpus, &row, seq_len, is_cut,
+                                          error);
         if (counted < 0) {
             code = counted;
             break;
         }
-        rp_step_tally_add(&tally->steps, &row, tally->masks.row_labels);
+        rp_step_tally_add(&tally->steps, &row, seq_len, tally->masks.row_labels);
         if (tally->rows % 4096 == 0)
             rp_cmd_progress(&progress, tally->rows, 0);
     }
     tally->seconds = (double)(rp_now_ns() - started) / 1e9;
-    bool is_stage_end = code == 0 && rp_plan_is_stage_end(plan);
-    tally->stage_end = is_stage_end ? rp_plan_row(plan) : 0;
-    tally->complete = code == 0 && !is_stage_end;
+    tally->complete = code == 0;
+    rp_stage_tally_end(&tally->stages, tally->complete);
     rp_step_tally_end(&tally->steps, tally->complete);
     rp_plan_counts(plan, &tally->counts);
     rp_preview_subtract(&tally->preview, &tally->counts);
@@ -194,7 +198,8 @@ static bool misses_share(const struct rp_config *config, const struct tally *tal
 {
     double asked = rp_picture_asked_share(config, source), realised = realised_share(tally, source);
     double apart = realised > asked ? realised - asked : asked - realised;
-    return tally->complete && (apart > SHARE_APART || apart > SHARE_APART_RELATIVE * asked);
+    return tally->complete && !tally->stages.calendar &&
+           (apart > SHARE_APART || apart > SHARE_APART_RELATIVE * asked);
 }
 
 static void print_mixture(const struct rp_config *config, const struct tally *tally)
@@ -223,6 +228,14 @@ static void print_count(const char *label, uint64_t count, const char *rest)
     printf("  %-20s%s%s\n", label, rp_cmd_count_text(count, text), rest);
 }
 
+static void print_lost(const char *label, uint64_t tokens, const struct rp_config *config)
+{
+    char rest[64];
+    snprintf(rest, sizeof rest, " tokens (long_doc: %s%s)", rp_long_doc_name(config->long_doc),
+             config->stream_version == 2 ? "; too_long, without" : "");
+    print_count(label, tokens, rest);
+}
+
 static void print_histogram(const struct tally *tally)
 {
     uint64_t most = 1;
@@ -243,22 +256,6 @@ static void print_histogram(const struct tally *tally)
     }
 }
 
-static void print_memory(const struct rp_config *config, const struct rp_engine_memory *memory)
-{
-    char text[RP_CMD_TEXT_BYTES];
-    uint64_t always = memory->batch_rings + memory->process;
-    puts(
-        "memory of the engine, without the pages of mapped files and the contents of a checkpoint");
-    printf("  %-20s%s\n", "batch rings", rp_cmd_bytes_text(memory->batch_rings, text));
-    printf("  %-20s%s\n", "in all", rp_cmd_bytes_text(always + memory->flow_reading, text));
-    if (config->io == RP_IO_MAPPED) /* if they cannot be mapped, they are read */
-        printf("  %-20s%s, as token files are mapped\n", "",
-               rp_cmd_bytes_text(always + memory->flow_mapped, text));
-    if (memory->catch_up)
-        printf("  %-20s%s more for each rank that catches up with the others\n", "",
-               rp_cmd_bytes_text(memory->catch_up, text));
-}
-
 static void print_report(const struct rp_config *config, const struct tally *tally)
 {
     struct summary summary = summarise(config, tally);
@@ -267,9 +264,6 @@ static void print_report(const struct rp_config *config, const struct tally *tal
     rp_preview_print(&tally->preview, config);
     printf("packing\n  %-20s%.3f %%\n", "efficiency", 100 * summary.efficiency);
     print_count("rows", tally->rows, tally->complete ? "" : " (the stream is longer)");
-    if (tally->stage_end)
-        print_count("end of a stage", tally->stage_end,
-                    ": rows of another seq_len begin there, and are not counted");
     if (tally->complete) {
         char step[64];
         snprintf(step, sizeof step, " of %" PRIu64 " rows", config->global_batch_size);
@@ -280,8 +274,8 @@ static void print_report(const struct rp_config *config, const struct tally *tal
     print_count("documents", counts->documents, "");
     printf("  %-20s%.2f per 100 documents\n", "cuts", summary.cuts_per_100);
     print_count("rows capped", tally->counts.capped, " by max_docs_per_row");
-    print_count("truncated", counts->truncated, " tokens (long_doc: truncate)");
-    print_count("dropped", counts->dropped, " tokens (long_doc: drop)");
+    print_lost("truncated", counts->truncated, config);
+    print_lost("dropped", counts->dropped, config);
     print_count("empty", counts->empty, " documents");
     if (counts->passed_over)
         print_count("passed over", counts->passed_over, " documents (not selected)");
@@ -302,19 +296,13 @@ static void print_report(const struct rp_config *config, const struct tally *tal
     printf("documents per row     mean %.2f, most %" PRIu64 " of %u\n", summary.documents_per_row,
            tally->fragments_max, tally->max_docs_per_row);
     print_histogram(tally);
-    print_mixture(config, tally);
+    if (tally->stages.calendar)
+        rp_stage_tally_print(&tally->stages);
+    else
+        print_mixture(config, tally);
     if (tally->masks.is_masked)
         rp_masked_tally_print(&tally->masks, tally->corpus, tally->source_tokens);
-    print_memory(config, &tally->memory);
-}
-
-static json_t *memory_object(const struct rp_engine_memory *memory)
-{
-    uint64_t always = memory->batch_rings + memory->process;
-    return json_pack("{s:I, s:I, s:I, s:I}", "batch_rings_bytes", (json_int_t)memory->batch_rings,
-                     "reading_bytes", (json_int_t)(always + memory->flow_reading), "mapped_bytes",
-                     (json_int_t)(always + memory->flow_mapped), "catch_up_bytes",
-                     (json_int_t)memory->catch_up);
+    rp_memory_lines_print(config, &tally->memory);
 }
 
 static void print_json(const struct rp_config *config, const struct tally *tally)
@@ -349,12 +337,10 @@ static void print_json(const struct rp_config *config, const struct tally *tally
         "documents_per_row_max", (json_int_t)tally->fragments_max, "max_docs_per_row",
         (json_int_t)tally->max_docs_per_row, "ns_per_document", summary.ns_per_document,
         "documents_per_row_histogram", histogram, "mixture", mixture, "memory",
-        memory_object(&tally->memory));
+        rp_memory_lines_json(&tally->memory));
     json_object_set_new(report, "passed_over", json_integer((json_int_t)counts->passed_over));
     json_object_set_new(report, "left_out", json_integer((json_int_t)counts->left_out));
-    json_object_set_new(report, "stage_end",
-                        tally->stage_end ? json_integer((json_int_t)tally->stage_end)
-                                         : json_null());
+    rp_stage_tally_json(&tally->stages, report);
     rp_preview_json(&tally->preview, report);
     rp_step_tally_json(&tally->steps, report);
     if (tally->masks.is_masked)
@@ -368,7 +354,7 @@ static int finish_masks(struct tally *tally, const struct rp_config *config,
 {
     int code = 0;
     if (tally->complete && tally->preview.row == 0 && tally->masks.is_masked &&
-        config->long_doc == RP_LONG_DOC_DROP)
+        !tally->stages.calendar && config->long_doc == RP_LONG_DOC_DROP)
         code = rp_masked_tally_dropped(&tally->masks, corpus, config->seq_len, config->num_epochs,
                                        error);
     rp_masked_tally_sum(&tally->masks, corpus);
@@ -397,10 +383,14 @@ static int look_at_plan(struct tally *tally, const struct rp_config *config,
 static int count_rows(struct tally *tally, const struct arguments *arguments,
                       const struct rp_config *config, struct rp_plan *plan, struct rp_error *error)
 {
-    int code = rp_masked_tally_open(&tally->masks, tally->corpus, config->seq_len, error);
+    uint32_t least, most;
+    rp_plan_places_range(plan, &least, &most);
+    int code = rp_masked_tally_open(&tally->masks, tally->corpus, most, error);
     tally->masks.form = rp_plan_row_form(plan);
     if (code >= 0)
         code = rp_step_tally_open(&tally->steps, config, tally->corpus, error);
+    if (code >= 0)
+        code = rp_stage_tally_open(&tally->stages, config, tally->corpus, plan, error);
     if (code >= 0)
         code = run_plan(plan, config, arguments->rows ? arguments->rows : ROWS_STANDARD, tally,
                         error);
@@ -423,7 +413,7 @@ static int count_and_draw(struct tally *tally, const struct arguments *arguments
     if (code < 0)
         return code;
     tally->picture = &picture;
-    code = rp_picture_open(&picture, config, tally->corpus, tally->preview.row, error);
+    code = rp_picture_open(&picture, config, tally->corpus, plan, error);
     if (code >= 0)
         code = count_rows(tally, arguments, config, plan, error);
     if (code >= 0)
@@ -449,6 +439,8 @@ static int show_plan(const struct arguments *arguments, const struct rp_config *
     if (code >= 0)
         code = rp_preview_begin(&tally.preview, plan, config, &error);
     if (code >= 0)
+        rp_plan_cross_stages(plan);
+    if (code >= 0)
         code = count_and_draw(&tally, arguments, config, plan, &error);
     if (code >= 0 && arguments->json)
         print_json(config, &tally);
@@ -458,6 +450,7 @@ static int show_plan(const struct arguments *arguments, const struct rp_config *
     rp_corpus_close(corpus);
     rp_masked_tally_close(&tally.masks);
     rp_step_tally_close(&tally.steps);
+    rp_stage_tally_close(&tally.stages);
     rp_preview_close(&tally.preview);
     free(tally.source_tokens);
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;

@@ -50,8 +50,11 @@ int rp_index_work_open(const char *path, char **work_out, int *fd_out, struct rp
         if (fstat(*fd_out, &info) < 0)
             return rp_fail(error, -errno, NULL, "%s: cannot be opened: %s", work, strerror(errno));
         code = lock(work, *fd_out, error);
-        if (code < 0)
+        if (code < 0) { /* an empty folder may be the holder's, so it is not removed */
+            close(*fd_out);
+            *fd_out = -1;
             return code;
+        }
         if (stat(work, &now) == 0 && now.st_dev == info.st_dev && now.st_ino == info.st_ino) {
             rp_staged_shard_sweep(work);
             return 0;
@@ -64,7 +67,7 @@ int rp_index_work_open(const char *path, char **work_out, int *fd_out, struct rp
 void rp_index_work_close(char *work, int fd)
 {
     if (fd >= 0) {
-        (void)rmdir(work); /* if it is empty: nothing was done */
+        (void)rmdir(work); /* if it is empty: no work was done */
         close(fd);
     }
     free(work);

@@ -166,7 +166,7 @@ int rp_index_append_columns(const struct rp_index *index, const struct rp_index_
     draft.generation++;
     writer.fd = open(index->file, O_RDWR | O_CLOEXEC);
     int code = writer.fd < 0 ? rp_file_fail(error, index->path, "open for writing") : 0;
-    /* what an append has left that did not finish; nobody has read it */
+    /* left by an unfinished append; never read */
     if (code == 0 && ftruncate(writer.fd, (off_t)index->end) < 0)
         code = rp_file_fail(error, index->path, "truncate");
     if (code == 0)

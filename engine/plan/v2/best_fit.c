@@ -89,7 +89,7 @@ static int place_oldest(struct rp_stores *stores, struct rp_error *error)
     return add_oldest(stores, slot, error);
 }
 
-int rp_row_by_best_fit(struct rp_stores *stores, struct rp_error *error)
+int rp_plan_by_best_fit(struct rp_stores *stores, struct rp_error *error)
 {
     for (;;) {
         if (rp_stores_pool_gives(stores))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A calendar is made in one pass over its parts; each has a file of its own. */
+/* calendar.c — the steps that open a calendar, in their order; each has a file of its own
+ * (plan/v2/README.md). */
 #include "base/mem.h"
 #include "plan/v2/calendar_parts.h"
 
@@ -50,6 +51,8 @@ int rp_calendar_open(struct rp_calendar **calendar_out, const struct rp_stream_s
         rp_calendar_close(calendar);
         return code;
     }
+    calendar->spec.records = NULL; /* they are among calendar->records now */
+    calendar->spec.record_count = 0;
     *calendar_out = calendar;
     return 0;
 }

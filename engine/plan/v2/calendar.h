@@ -53,7 +53,8 @@ struct rp_stage {
 };
 
 /** Make records that are not begun, number the sources, and check everything of sections 1, 6.1 and
- * 9 that needs no document to be visited. `*spec` is copied, its arrays are borrowed. Errors:
+ * 9 that needs no document to be visited. `*spec` is copied; its arrays are borrowed, but for its
+ * records, which are read here only. Errors:
  * -RP_E_CONFIG (the message names stage, row, source and field), -RP_E_CORRUPT (the text of begun
  * records), -ENOMEM. */
 RP_MUST_CHECK int rp_calendar_open(struct rp_calendar **calendar_out,
@@ -66,7 +67,7 @@ void rp_calendar_close(struct rp_calendar *calendar); /* NULL is fine */
  * contract lacks records. */
 bool rp_calendar_knows_records(const struct rp_calendar *calendar);
 
-/** The spec after rules of the text (members without effect are 0). */
+/** The spec after rules of the text (members without effect are 0), without records. */
 const struct rp_stream_spec *rp_calendar_spec(const struct rp_calendar *calendar);
 
 /** Sources that join anywhere in the calendar, or have joined; and one of them, by its number in
@@ -75,6 +76,9 @@ uint32_t rp_calendar_source_count(const struct rp_calendar *calendar);
 const struct rp_stream_source *rp_calendar_source(const struct rp_calendar *calendar,
                                                   uint32_t number);
 const char *rp_calendar_source_name(const struct rp_calendar *calendar, uint32_t number);
+
+/** The place of a source in the spec. False: it is not there. */
+bool rp_calendar_place(const struct rp_calendar *calendar, uint32_t number, uint32_t *place);
 
 /** The stage that has row `row`, and the first boundary after it (RP_NO_ROW: none). */
 const struct rp_stage *rp_calendar_at(const struct rp_calendar *calendar, uint64_t row);
@@ -95,8 +99,9 @@ bool rp_calendar_is_out(const struct rp_calendar *calendar, uint32_t number, uin
 /** Whether any document of the source is, so that most need not be looked up. */
 bool rp_calendar_has_out(const struct rp_calendar *calendar, uint32_t number, uint64_t row);
 
-/** Whether row g is skipped; Z(row) of section 10.3. */
+/** Whether row g is skipped; whether `count` rows from `first` on are; Z(row) of section 10.3. */
 bool rp_calendar_skips(const struct rp_calendar *calendar, uint64_t row);
+bool rp_calendar_skips_all(const struct rp_calendar *calendar, uint64_t first, uint64_t count);
 struct rp_hash128 rp_calendar_skip_hash(const struct rp_calendar *calendar, uint64_t row);
 
 /** Chains A and B of all that is begun at next_row, and the number of declared stages begun. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records that are begun, read from the text of a contract. They are taken as they are: what the
- * engine made of an index that has grown since cannot be made again. */
+/* Records that are begun, read from the text of a contract. They are not made again: an index that
+ * has grown since would give other values. */
 #include "plan/v2/calendar_parts.h"
 
 #include <string.h>

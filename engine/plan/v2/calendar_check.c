@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inputs of a calendar, one by one, and the values that the text gives to those without effect
- * (STREAM2.md sections 1 and 8). Values that depend on records are checked in calendar_walk.c. */
+/* Checks of the inputs of a calendar, one by one. Inputs without effect get the values that the
+ * text gives them (STREAM2.md sections 1 and 8). Values that depend on records are checked in
+ * calendar_walk.c. */
 #include "plan/v2/calendar_parts.h"
 
 #include <string.h>
@@ -240,7 +241,7 @@ struct rp_deal rp_calendar_reduce_deal(const struct rp_deal *deal)
     return reduced;
 }
 
-/* The fault of what a stage or record says of sources; NULL: none. */
+/* The fault in the lists of sources of a stage or record; NULL: none. */
 static const char *fault_of(const struct rp_calendar *calendar, const struct rp_stage_spec *stage)
 {
     uint32_t sources = calendar->spec.source_count;

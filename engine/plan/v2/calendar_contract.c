@@ -86,7 +86,8 @@ static int add_source(const struct rp_calendar *calendar, uint32_t number,
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
-/* Of the limits that have a line at stage i: those that it sets, and all of a source that joins. */
+/* The limits that have a line at stage i: the ones that it sets, and all limits of a source that
+ * joins there. */
 static void find_limits(const struct rp_calendar *calendar, uint32_t i, uint8_t *sets)
 {
     const struct rp_stage_spec *stage = &calendar->stages[i];

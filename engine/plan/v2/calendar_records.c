@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records of rows ahead: what the engine resolves from the index as it was opened, and what a
- * command or a resume wants there (STREAM2.md section 9.4). */
+/* Records of rows ahead: values that the engine resolves from the opened index, and values that a
+ * command or a resume wants at a row (STREAM2.md section 9.4). */
 #include <string.h>
 
 #include "base/mem.h"
@@ -112,7 +112,7 @@ static int want_documents(struct rp_calendar_making *making, const struct rp_cal
                            "name the documents of a source that has joined",
                            "row %" PRIu64 ": documents: source \"%s\" has not joined", walk->row,
                            calendar->sources[source].name);
-        /* RP_NO_ROW would say that none are wanted */
+        /* RP_NO_ROW means: none wanted */
         making->wanted[number] = rp_min_u64(from->documents[i].documents, RP_MAX_ROWS);
     }
     return 0;
@@ -181,8 +181,8 @@ static int list_entries(struct rp_calendar_making *making, const struct rp_calen
     return 0;
 }
 
-/* The greater number of documents of a source that has joined is in force at later rows only; the
- * first number of one that joins is read at no earlier row. */
+/* The greater number of a source that has joined gets a new array, because stages of earlier rows
+ * share the old one. The first number of a source is written in place: no earlier row reads it. */
 int rp_calendar_set_documents(struct rp_calendar_making *making,
                               const struct rp_calendar_record *record, uint32_t joined)
 {
@@ -202,7 +202,7 @@ int rp_calendar_set_documents(struct rp_calendar_making *making,
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-/* What a wanted record sets, which the stage at its row may not set. */
+/* Take the values of a wanted record; one that the stage of its row sets too is refused. */
 static int take_wanted(struct rp_calendar_making *making, const struct rp_calendar_walk *walk,
                        struct rp_calendar_record *record)
 {

@@ -145,10 +145,17 @@ static uint32_t ranges_below(const struct rp_calendar *calendar, uint64_t row)
     return low;
 }
 
+/* Ranges are not adjacent, so one of them has all of the rows. */
+bool rp_calendar_skips_all(const struct rp_calendar *calendar, uint64_t first, uint64_t count)
+{
+    uint32_t ranges = ranges_below(calendar, first + 1);
+    uint64_t end = ranges > 0 ? calendar->spec.skips[ranges - 1].end : 0;
+    return first < end && count <= end - first;
+}
+
 bool rp_calendar_skips(const struct rp_calendar *calendar, uint64_t row)
 {
-    uint32_t ranges = ranges_below(calendar, row + 1);
-    return ranges > 0 && row < calendar->spec.skips[ranges - 1].end;
+    return rp_calendar_skips_all(calendar, row, 1);
 }
 
 struct rp_hash128 rp_calendar_skip_hash(const struct rp_calendar *calendar, uint64_t row)

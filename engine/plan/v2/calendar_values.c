@@ -70,6 +70,13 @@ const char *rp_calendar_source_name(const struct rp_calendar *calendar, uint32_t
     return calendar->names[number];
 }
 
+bool rp_calendar_place(const struct rp_calendar *calendar, uint32_t number, uint32_t *place)
+{
+    RP_ASSERT(number < calendar->count);
+    *place = calendar->config_of[number];
+    return *place != RP_NO_SOURCE;
+}
+
 /* The number of boundaries at or before `row`, which is at least 1. */
 static uint32_t begun_at(const struct rp_calendar *calendar, uint64_t row)
 {

@@ -3,6 +3,7 @@
  * in force at each boundary. */
 #include "plan/v2/calendar_parts.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -39,8 +40,8 @@ bool rp_calendar_step(const struct rp_calendar *calendar, struct rp_calendar_wal
     return true;
 }
 
-/* The stage or record ahead that sets the weights of a boundary; a record does where both would.
- * NULL: neither does, or a begun record, whose sources all have numbers. */
+/* The stage or record ahead that sets the weights of a boundary; the record if both do. NULL: none
+ * of them does, or a begun record, all of whose sources have numbers. */
 static const struct rp_stage_spec *weighting(const struct rp_calendar_walk *walk)
 {
     if (walk->begun && (walk->begun->sets & RP_SETS_WEIGHTS))
@@ -201,7 +202,7 @@ static int set_record(struct rp_calendar_making *making, const struct rp_calenda
     return rp_calendar_set_documents(making, record, joined);
 }
 
-/* Relations between values that different stages and records may have set. */
+/* Check values in force against each other: different stages and records may have set them. */
 static int check_now(const struct rp_calendar_making *making)
 {
     const struct rp_stage *now = &making->now;
@@ -243,28 +244,35 @@ static int check_count(const struct rp_calendar_making *making, uint32_t number,
     return 0;
 }
 
+/* Percent of an index that has grown are other documents; the recorded ones can be named. */
+static int check_range(const struct rp_calendar_making *making,
+                       const struct rp_calendar_entry *entry)
+{
+    const struct rp_stream_source *source = rp_calendar_source(making->calendar, entry->number);
+    char end[24] = "", hint[96];
+    if (!source || (source->range_first == entry->value && source->range_end == entry->end))
+        return 0;
+    if (source->range_end != RP_NO_ROW)
+        snprintf(end, sizeof end, "%" PRIu64, source->range_end);
+    snprintf(hint, sizeof hint, "set `documents: %" PRIu64 "-%" PRIu64 "` for the source",
+             entry->value, entry->end);
+    return rp_fail(making->error, -RP_E_CONFIG, hint,
+                   "source \"%s\": documents: expected %" PRIu64 "-%" PRIu64
+                   ", as when it joined, found %" PRIu64 "-%s",
+                   source->name, entry->value, entry->end, source->range_first, end);
+}
+
 /* A begun record must suit the index and the config as they are now. */
 static int check_begun(const struct rp_calendar_making *making,
                        const struct rp_calendar_record *record)
 {
-    const struct rp_calendar *calendar = making->calendar;
     int code = 0;
+    for (uint32_t i = 0; code == 0 && i < record->range_count; i++)
+        code = check_range(making, &record->ranges[i]);
     for (uint32_t i = 0; code == 0 && i < record->document_count; i++)
         code = check_count(making, record->documents[i].number, record->documents[i].value,
                            record->from);
-    if (code < 0)
-        return code;
-    for (uint32_t i = 0; i < record->range_count; i++) {
-        const struct rp_calendar_entry *entry = &record->ranges[i];
-        const struct rp_stream_source *source = rp_calendar_source(calendar, entry->number);
-        if (source && (source->range_first != entry->value || source->range_end != entry->end))
-            return rp_fail(making->error, -RP_E_CONFIG, "restore the percentages of its range",
-                           "source \"%s\": documents: expected %" PRIu64 "-%" PRIu64
-                           ", as when it joined, found %" PRIu64 "-%" PRIu64,
-                           source->name, entry->value, entry->end, source->range_first,
-                           source->range_end);
-    }
-    return 0;
+    return code;
 }
 
 static int add_boundary(struct rp_calendar_making *making, const struct rp_calendar_walk *walk)
@@ -394,7 +402,8 @@ static int hold(struct rp_calendar_making *making, const struct rp_calendar_held
     return check_now(making);
 }
 
-/* All that is begun was passed. */
+/* Called once, after the last boundary that is begun: if records are missing, the values of the
+ * token are in force from here on. */
 static int end_begun(struct rp_calendar_making *making)
 {
     struct rp_calendar *calendar = making->calendar;

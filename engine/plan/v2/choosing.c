@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* choosing.c — see choosing.h. */
 #include "plan/v2/choosing.h"
 
 #include <errno.h>
@@ -63,7 +64,7 @@ static inline void make_key(struct rp_choosing *choosing, uint32_t place)
     };
 }
 
-/* The conditions are selections, because a branch on keys would be mispredicted. */
+/* Conditions select values and do not branch: branches on keys would be mispredicted. */
 static inline void search_block(struct rp_choosing *choosing, uint32_t block)
 {
     uint32_t first = block * RP_CHOOSING_BLOCK, best = first;
@@ -101,7 +102,7 @@ static void choose(struct rp_choosing *choosing, uint32_t changed)
     }
 }
 
-/* All keys, of an X that has grown or of sources that were added. */
+/* Make all keys, after X has grown or sources were added. */
 static void make_keys(struct rp_choosing *choosing)
 {
     int64_t reach = (int64_t)choosing->longest << TOKEN_BITS;

@@ -24,9 +24,8 @@
 
 #include "base/fail.h"
 
-#define RP_CHOOSING_BLOCK                                                                          \
-    32u /* places that are searched one by one: one set of branches for all                        \
-         */
+/* Places of a block, which are searched one by one: one set of branches for all. */
+#define RP_CHOOSING_BLOCK 32u
 
 struct rp_choosing_key {
     int64_t eligible_at, due;

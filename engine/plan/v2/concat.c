@@ -27,7 +27,7 @@ static int take_oldest(struct rp_stores *stores, struct rp_error *error)
     return failed < 0 ? failed : 1;
 }
 
-int rp_row_by_concat(struct rp_stores *stores, struct rp_error *error)
+int rp_plan_by_concat(struct rp_stores *stores, struct rp_error *error)
 {
     while (rp_draft_is_open(stores)) {
         int given = stores->queued == 0 ? rp_stores_enter_next(stores, error) : 1;

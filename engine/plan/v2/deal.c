@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All sorts are stable, and of (key, number) pairs whose numbers ascend at first, so the lowest
+/* deal.c — see deal.h.
+ *
+ * All sorts are stable, and of (key, number) pairs whose numbers ascend at first, so the lowest
  * number is first among equals everywhere. A level gives each bin one element. So tier t of a step
  * is the one that level t of step 4 gave it, and one pass does steps 4 to 7. */
 #include "plan/v2/deal.h"

@@ -38,7 +38,8 @@ double rp_decimal_real(const struct rp_decimal_number *number)
     return number->is_negative ? -real : real;
 }
 
-/* The number times `scale`, a power of two of at most 2^32: its floor, and whether it is that. */
+/* The number times `scale`, a power of two of at most 2^32: its floor, and whether the product is
+ * whole. */
 static wide floor_of(const struct rp_decimal_number *number, uint64_t scale, bool *is_whole)
 {
     unsigned_wide parts = (unsigned_wide)number->part * scale;

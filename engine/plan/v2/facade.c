@@ -11,14 +11,6 @@
 
 /* ---- sources by number and by place ---------------------------------------------------------- */
 
-static uint32_t place_of(const struct rp_stream_spec *spec, const char *name)
-{
-    for (uint32_t s = 0; s < spec->source_count; s++)
-        if (strcmp(spec->sources[s].name, name) == 0)
-            return s;
-    return RP_NO_NUMBER;
-}
-
 /* Most fragments of a row; of rows of `seq_len` places, or of all (0). */
 static uint32_t most_fragments(const struct rp_calendar *calendar, uint32_t seq_len)
 {
@@ -76,7 +68,9 @@ static int adopt(struct rp_plan_v2 *v2, struct parts *parts, struct rp_error *er
     for (uint32_t s = 0; s < sources; s++)
         parts->numbers[s] = RP_NO_NUMBER;
     for (uint32_t j = 0; j < count; j++) {
-        uint32_t place = place_of(&v2->spec, rp_calendar_source_name(parts->calendar, j));
+        uint32_t place;
+        if (!rp_calendar_place(parts->calendar, j, &place))
+            place = RP_NO_NUMBER;
         parts->places[j] = place;
         is_renumbered |= place != j;
         if (place != RP_NO_NUMBER)
@@ -194,6 +188,7 @@ int rp_v2_next(struct rp_plan_v2 *v2, struct rp_row *row, struct rp_error *error
     if (code <= 0)
         return code;
     count_row(v2, stage, &planned);
+    v2->epochs = planned.epochs;
     *row = (struct rp_row){.row = planned.row,
                            .count = planned.count,
                            .tokens = planned.tokens,
@@ -274,11 +269,7 @@ struct rp_row_form rp_v2_row_form(const struct rp_plan_v2 *v2)
 
 bool rp_v2_skips(const struct rp_plan_v2 *v2, uint64_t first, uint64_t count)
 {
-    const struct rp_stream_spec *spec = &v2->spec;
-    for (uint32_t i = 0; i < spec->skip_count; i++) /* ranges are not adjacent: one has all */
-        if (spec->skips[i].first <= first && first + count <= spec->skips[i].end)
-            return true;
-    return false;
+    return rp_calendar_skips_all(v2->calendar, first, count);
 }
 
 uint32_t rp_v2_max_docs_per_row(const struct rp_plan_v2 *v2)
@@ -315,13 +306,28 @@ void rp_v2_counts(struct rp_plan_v2 *v2, struct rp_plan_counts *counts)
     counts->buffered = of->tokens_read - of->truncated - of->dropped - of->left_out - of->emitted;
 }
 
-size_t rp_v2_save(const struct rp_plan_v2 *v2, void *token)
+int rp_v2_save(const struct rp_plan_v2 *v2, void *token, size_t *bytes, struct rp_error *error)
 {
-    size_t bytes = 0;
-    return rp_stream_token_write(v2->rows, token, &bytes, NULL) == 0 ? bytes : 0;
+    return rp_stream_token_write(v2->rows, token, bytes, error);
 }
 
 /* ---- other rows, other runs ------------------------------------------------------------------ */
+
+/* The calendar and the rows at a token; parts->records are those ahead of it. */
+static int go_to(struct rp_plan_v2 *v2, struct parts *parts, const void *token, size_t bytes,
+                 struct rp_error *error)
+{
+    const struct rp_stream_resume resume = {.begun_records = v2->contract};
+    struct rp_stream_spec spec = v2->spec;
+    spec.record_count = parts->records.count;
+    spec.records = parts->records.list;
+    int code = rp_stream_token_resume(&parts->calendar, &parts->rows, &spec, token, bytes, &resume,
+                                      error);
+    if (code == 0)
+        return adopt(v2, parts, error);
+    rp_v2_records_free(&parts->records);
+    return code;
+}
 
 int rp_v2_load(struct rp_plan_v2 *v2, const void *token, size_t bytes, struct rp_error *error)
 {
@@ -340,16 +346,79 @@ int rp_v2_load(struct rp_plan_v2 *v2, const void *token, size_t bytes, struct rp
         code = rp_v2_records_ahead(v2, info.position.next_row, &parts.records, error);
     if (code < 0)
         return code;
-    const struct rp_stream_resume resume = {.begun_records = v2->contract};
-    struct rp_stream_spec spec = v2->spec;
-    spec.record_count = parts.records.count;
-    spec.records = parts.records.list;
-    code = rp_stream_token_resume(&parts.calendar, &parts.rows, &spec, token, bytes, &resume,
+    return go_to(v2, &parts, token, bytes, error);
+}
+
+/* Rows from which on weights may still be set, and the rule of ramps (section 6.1). */
+static int check_weights_at(const struct rp_plan_v2 *v2, uint64_t row, struct rp_error *error)
+{
+    struct rp_stream_position at = rp_stream_plan_position(v2->rows);
+    if (row < at.window_end || row == 0)
+        return rp_fail(error, -RP_E_USAGE, "name a later step",
+                       "row %" PRIu64 " is begun: a row of its deal window was delivered, and the "
+                       "next window begins at row %" PRIu64,
+                       row, at.window_end);
+    uint64_t *shares = rp_calloc((size_t)v2->number_count + 1, sizeof *shares);
+    if (!shares)
+        return rp_fail(error, -ENOMEM, NULL, "no memory for %" PRIu32 " shares", v2->number_count);
+    bool is_ramp = rp_calendar_shares(v2->calendar, row - 1, shares) != RP_NO_ROW &&
+                   rp_calendar_shares(v2->calendar, row, shares) != RP_NO_ROW;
+    free(shares);
+    return is_ramp
+               ? rp_fail(error, -RP_E_CONFIG, "name a step after the ramp",
+                         "row %" PRIu64 " is inside a ramp: the weights before its end are those "
+                         "of its stage",
+                         row)
+               : 0;
+}
+
+int rp_v2_append_weights(struct rp_plan_v2 *v2, uint64_t row, const uint32_t *weights,
+                         struct rp_error *error)
+{
+    struct parts parts = {.calendar = NULL};
+    bool is_equal = false;
+    int code = rp_v2_make_contract(v2, error);
+    if (code == 0 && rp_v2_weights_at(v2, row, weights, &is_equal))
+        return is_equal ? 1
+                        : rp_fail(error, -RP_E_CONFIG, "name another step",
+                                  "row %" PRIu64 " has a record with other weights", row);
+    if (code == 0)
+        code = check_weights_at(v2, row, error);
+    size_t bytes = 0;
+    void *token = code < 0 ? NULL : rp_calloc(1, rp_stream_token_bytes_max(v2->calendar));
+    if (code == 0 && !token)
+        code = rp_fail(error, -ENOMEM, NULL, "no memory for a state token");
+    if (code == 0)
+        code = rp_stream_token_write(v2->rows, token, &bytes, error);
+    if (code == 0)
+        code = rp_v2_records_with(v2, rp_stream_plan_row(v2->rows), row, weights, &parts.records,
                                   error);
     if (code == 0)
-        return adopt(v2, &parts, error);
-    rp_v2_records_free(&parts.records);
-    return code;
+        code = go_to(v2, &parts, token, bytes, error);
+    free(token);
+    if (code < 0)
+        return code;
+    free(v2->contract);
+    v2->contract = NULL;
+    return rp_v2_make_contract(v2, error);
+}
+
+/* Weights that the running engine took at rows ahead of the token: the calendar makes the other
+ * records ahead anew. */
+static int keep_weights(struct rp_plan_v2 *v2, const struct rp_record *contract,
+                        struct rp_error *error)
+{
+    struct rp_v2_weights *list;
+    uint32_t count;
+    int code = rp_v2_weights_of(v2, contract, &list, &count, error);
+    if (code < 0)
+        return code;
+    uint64_t end = rp_stream_plan_position(v2->rows).window_end;
+    for (uint32_t i = 0; i < count && code >= 0; i++)
+        if (list[i].weights && list[i].row >= end && list[i].row > 0)
+            code = rp_v2_append_weights(v2, list[i].row, list[i].weights, error);
+    free(list);
+    return code < 0 ? rp_fail_context(error, code, "weights that the run took while it ran") : 0;
 }
 
 int rp_v2_start(struct rp_plan_v2 *v2, const void *token, size_t bytes,
@@ -371,7 +440,7 @@ int rp_v2_start(struct rp_plan_v2 *v2, const void *token, size_t bytes,
         code = adopt(v2, &parts, error);
     if (code == 0)
         begin_run(v2);
-    return code;
+    return code == 0 && start->contract ? keep_weights(v2, start->contract, error) : code;
 }
 
 int rp_v2_follow(struct rp_plan_v2 *v2, struct rp_plan_v2 *started, struct rp_error *error)

@@ -35,7 +35,7 @@ struct rp_plan_v2 {
     const struct rp_stage *stage;
     uint64_t stage_end;
     uint32_t seq_len; /* of the run; rows of another one end it */
-    bool crosses;     /* they do not */
+    bool crosses;     /* they do not end it: rp_plan_cross_stages */
 
     /* The stream record of the calendar as the run began: it has all records of the run. NULL: not
      * made yet */
@@ -46,6 +46,7 @@ struct rp_plan_v2 {
     struct rp_snapshot state; /* before row state.row, if it is known */
     bool has_state;
     uint64_t cuts, capped;
+    const uint32_t *epochs; /* of the fragments of the last row */
 };
 
 RP_MUST_CHECK int rp_v2_open(struct rp_plan_v2 **v2_out, const struct rp_stream_spec *spec,
@@ -68,12 +69,15 @@ uint32_t rp_v2_max_docs_per_row(const struct rp_plan_v2 *v2);
 const struct rp_snapshot *rp_v2_state(struct rp_plan_v2 *v2);
 void rp_v2_counts(struct rp_plan_v2 *v2, struct rp_plan_counts *counts);
 
-size_t rp_v2_save(const struct rp_plan_v2 *v2, void *token);
+RP_MUST_CHECK int rp_v2_save(const struct rp_plan_v2 *v2, void *token, size_t *bytes,
+                             struct rp_error *error);
 /** rp_plan_load and rp_plan_resume; rp_plan_start; rp_plan_follow. */
 RP_MUST_CHECK int rp_v2_load(struct rp_plan_v2 *v2, const void *token, size_t bytes,
                              struct rp_error *error);
 RP_MUST_CHECK int rp_v2_start(struct rp_plan_v2 *v2, const void *token, size_t bytes,
                               const struct rp_plan_start *start, struct rp_error *error);
+RP_MUST_CHECK int rp_v2_append_weights(struct rp_plan_v2 *v2, uint64_t row, const uint32_t *weights,
+                                       struct rp_error *error);
 RP_MUST_CHECK int rp_v2_follow(struct rp_plan_v2 *v2, struct rp_plan_v2 *started,
                                struct rp_error *error);
 
@@ -83,6 +87,23 @@ RP_MUST_CHECK int rp_v2_make_contract(struct rp_plan_v2 *v2, struct rp_error *er
 /** The records of v2->contract that are not begun at `row`, as a spec wants them. */
 RP_MUST_CHECK int rp_v2_records_ahead(const struct rp_plan_v2 *v2, uint64_t row,
                                       struct rp_v2_records *records, struct rp_error *error);
+/** The same, and a record with these weights at `row`. */
+RP_MUST_CHECK int rp_v2_records_with(const struct rp_plan_v2 *v2, uint64_t next_row, uint64_t row,
+                                     const uint32_t *weights, struct rp_v2_records *records,
+                                     struct rp_error *error);
+/** Whether v2->contract has a record with weights at `row`, and whether they are these. */
+bool rp_v2_weights_at(const struct rp_plan_v2 *v2, uint64_t row, const uint32_t *weights,
+                      bool *is_equal);
+
+/* Weights of a record, by source of the config; NULL: it sets none. */
+struct rp_v2_weights {
+    uint64_t row;
+    const uint32_t *weights;
+};
+/** All records of another contract, in the order of their rows. The caller frees *list. */
+RP_MUST_CHECK int rp_v2_weights_of(const struct rp_plan_v2 *v2, const struct rp_record *contract,
+                                   struct rp_v2_weights **list, uint32_t *count,
+                                   struct rp_error *error);
 void rp_v2_records_free(struct rp_v2_records *records);
 
 /** Fill in the facts of a token of version 2 (plan.h). */

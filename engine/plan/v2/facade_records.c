@@ -54,11 +54,10 @@ static bool parse(const struct rp_field *field, struct line *line)
 /* Calls for each line of a record of the contract, in its order. */
 typedef void visitor(void *context, const struct line *line);
 
-static void visit(const struct rp_plan_v2 *v2, visitor *call, void *context)
+static void visit(const struct rp_record *contract, visitor *call, void *context)
 {
-    const struct rp_record record = {v2->contract, v2->contract_bytes};
     struct rp_field field;
-    for (size_t at = 0; rp_record_next(&record, &at, &field);) {
+    for (size_t at = 0; rp_record_next(contract, &at, &field);) {
         struct line line;
         if (parse(&field, &line))
             call(context, &line);
@@ -112,12 +111,13 @@ static void fill(void *context, const struct line *line)
     }
 }
 
-/* One block of memory: the list, its weights, its numbers of documents. */
+/* One block of memory: the list, its weights, its numbers of documents. It has room for a record
+ * with weights that is appended. */
 static int allocate(struct filling *filling, const struct sizes *sizes, struct rp_error *error)
 {
     size_t list = (sizes->records + 1u) * sizeof *filling->list;
     size_t documents = sizes->documents * sizeof *filling->documents;
-    size_t weights = (size_t)sizes->records * filling->v2->spec.source_count *
+    size_t weights = (sizes->records + 1u) * filling->v2->spec.source_count *
                      sizeof *filling->weights;
     char *block = rp_calloc(1, list + documents + weights);
     if (!block)
@@ -134,21 +134,127 @@ static bool is_wanted(const struct rp_stage_spec *record, uint64_t row)
     return record->from >= row && record->from > 0 && (record->sets || record->documents_count);
 }
 
-int rp_v2_records_ahead(const struct rp_plan_v2 *v2, uint64_t row, struct rp_v2_records *records,
-                        struct rp_error *error)
+/* *spare: place for the weights of another record. */
+static int list_records(const struct rp_plan_v2 *v2, uint64_t row, struct rp_v2_records *records,
+                        uint32_t **spare, struct rp_error *error)
 {
+    const struct rp_record contract = {v2->contract, v2->contract_bytes};
     struct sizes sizes = {0};
     struct filling filling = {.v2 = v2};
     *records = (struct rp_v2_records){NULL, 0};
-    visit(v2, measure, &sizes);
-    int code = sizes.records ? allocate(&filling, &sizes, error) : 0;
-    if (code < 0 || sizes.records == 0)
+    visit(&contract, measure, &sizes);
+    int code = sizes.records || spare ? allocate(&filling, &sizes, error) : 0;
+    if (code < 0 || !filling.list)
         return code;
-    visit(v2, fill, &filling);
+    visit(&contract, fill, &filling);
     records->list = filling.list;
     for (uint32_t i = 0; i < sizes.records; i++)
         if (is_wanted(&filling.list[i], row))
             records->list[records->count++] = filling.list[i];
+    if (spare)
+        *spare = filling.weights + (size_t)sizes.records * v2->spec.source_count;
+    return 0;
+}
+
+int rp_v2_records_ahead(const struct rp_plan_v2 *v2, uint64_t row, struct rp_v2_records *records,
+                        struct rp_error *error)
+{
+    return list_records(v2, row, records, NULL, error);
+}
+
+/* ---- weights that are appended --------------------------------------------------------------- */
+
+int rp_v2_records_with(const struct rp_plan_v2 *v2, uint64_t next_row, uint64_t row,
+                       const uint32_t *weights, struct rp_v2_records *records,
+                       struct rp_error *error)
+{
+    uint32_t *spare, at = 0, sources = v2->spec.source_count;
+    int code = list_records(v2, next_row, records, &spare, error);
+    if (code < 0)
+        return code;
+    while (at < records->count && records->list[at].from < row)
+        at++;
+    struct rp_stage_spec *record = &records->list[at];
+    if (at == records->count || record->from != row) {
+        memmove(record + 1, record, (records->count - at) * sizeof *record);
+        *record = (struct rp_stage_spec){.from = row};
+        records->count++;
+    }
+    memcpy(spare, weights, sources * sizeof *weights);
+    record->weights = spare;
+    record->sets |= RP_SETS_WEIGHTS;
+    return 0;
+}
+
+bool rp_v2_weights_at(const struct rp_plan_v2 *v2, uint64_t row, const uint32_t *weights,
+                      bool *is_equal)
+{
+    struct rp_v2_records records;
+    uint32_t *spare;
+    bool is_there = false;
+    if (list_records(v2, row, &records, &spare, NULL) < 0)
+        return false;
+    for (uint32_t i = 0; i < records.count && !is_there; i++) {
+        const struct rp_stage_spec *record = &records.list[i];
+        is_there = record->from == row && (record->sets & RP_SETS_WEIGHTS);
+        *is_equal = is_there &&
+                    memcmp(record->weights, weights, v2->spec.source_count * sizeof *weights) == 0;
+    }
+    rp_v2_records_free(&records);
+    return is_there;
+}
+
+/* The records of another contract that set weights from some row on. */
+struct kept_weights {
+    const struct rp_plan_v2 *v2;
+    const struct rp_record *contract;
+    struct rp_v2_weights *list;
+    uint32_t *weights; /* [record][source of the config] */
+};
+
+/* The place of a source that the other contract has under this number. */
+static uint32_t place_of(const struct kept_weights *kept, uint32_t number)
+{
+    char name[RP_RECORD_NAME_MAX + 1];
+    struct rp_field field;
+    const struct rp_stream_spec *spec = &kept->v2->spec;
+    snprintf(name, sizeof name, "source[%04" PRIu32 "].name", number);
+    if (rp_record_find(kept->contract, name, &field))
+        for (uint32_t s = 0; s < spec->source_count; s++)
+            if (strlen(spec->sources[s].name) == field.value_bytes &&
+                memcmp(spec->sources[s].name, field.value, field.value_bytes) == 0)
+                return s;
+    return RP_NO_NUMBER;
+}
+
+static void keep(void *context, const struct line *line)
+{
+    struct kept_weights *kept = context;
+    struct rp_v2_weights *entry = &kept->list[line->record];
+    if (strcmp(line->key, "from") == 0)
+        entry->row = line->value;
+    uint32_t place = strcmp(line->key, "weight") == 0 ? place_of(kept, line->source) : RP_NO_NUMBER;
+    if (place != RP_NO_NUMBER) {
+        uint32_t *weights = kept->weights + (size_t)line->record * kept->v2->spec.source_count;
+        weights[place] = (uint32_t)line->value;
+        entry->weights = weights;
+    }
+}
+
+int rp_v2_weights_of(const struct rp_plan_v2 *v2, const struct rp_record *contract,
+                     struct rp_v2_weights **list, uint32_t *count, struct rp_error *error)
+{
+    struct sizes sizes = {0};
+    visit(contract, measure, &sizes);
+    size_t bytes = (sizes.records + 1u) * sizeof **list;
+    char *block = rp_calloc(1, bytes + (size_t)sizes.records * v2->spec.source_count *
+                                           sizeof(uint32_t));
+    if (!block)
+        return rp_fail(error, -ENOMEM, NULL, "no memory for %" PRIu32 " records", sizes.records);
+    struct kept_weights kept = {v2, contract, (void *)block, (void *)(block + bytes)};
+    visit(contract, keep, &kept);
+    *list = kept.list;
+    *count = sizes.records;
     return 0;
 }
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "plan/v2/facade.h"
 
@@ -63,33 +64,32 @@ static void add_id(struct rp_record_writer *writer, const char *name, uint32_t i
         rp_record_add(writer, '=', name, "%" PRIu32, id);
 }
 
-static int add_source(struct rp_record_writer *writer, const void *token, size_t bytes, uint64_t j,
-                      struct rp_error *error)
+static void add_source(struct rp_record_writer *writer, uint32_t j,
+                       const struct rp_stream_token_source *source)
 {
-    struct rp_stream_token_source source;
+    const struct rp_source_prints *prints = &source->prints;
     char name[RP_RECORD_NAME_MAX + 1];
-    int code = rp_stream_token_source(token, bytes, (uint32_t)j, &source, error);
-    if (code < 0)
-        return code;
-    const struct rp_source_prints prints = source.prints;
-    snprintf(name, sizeof name, "source[%04" PRIu64 "].full", j);
-    if (prints.full)
-        rp_record_add(writer, '~', name, "%016" PRIx64, prints.full);
-    snprintf(name, sizeof name, "source[%04" PRIu64 "].name", j);
-    rp_record_add(writer, '=', name, "%s", source.name);
-    snprintf(name, sizeof name, "source[%04" PRIu64 "].sampled", j);
-    rp_record_add(writer, '=', name, "%016" PRIx64, prints.sampled);
-    snprintf(name, sizeof name, "source[%04" PRIu64 "].selection", j);
-    rp_record_add(writer, '=', name, "%016" PRIx64, prints.selection);
-    return 0;
+    snprintf(name, sizeof name, "source[%04" PRIu32 "].full", j);
+    if (prints->full)
+        rp_record_add(writer, '~', name, "%016" PRIx64, prints->full);
+    snprintf(name, sizeof name, "source[%04" PRIu32 "].name", j);
+    rp_record_add(writer, '=', name, "%s", source->name);
+    snprintf(name, sizeof name, "source[%04" PRIu32 "].sampled", j);
+    rp_record_add(writer, '=', name, "%016" PRIx64, prints->sampled);
+    snprintf(name, sizeof name, "source[%04" PRIu32 "].selection", j);
+    rp_record_add(writer, '=', name, "%016" PRIx64, prints->selection);
 }
 
 int rp_v2_state_contract(const void *token, size_t bytes, struct rp_record_writer *writer,
                          struct rp_error *error)
 {
     struct rp_stream_token_info info;
+    struct rp_stream_token_source *sources = NULL;
+    uint32_t count = 0;
     char hex[RP_HASH_HEX_BYTES];
     int code = rp_stream_token_info(token, bytes, &info, error);
+    if (code == 0)
+        code = rp_stream_token_sources(token, bytes, &sources, &count, error);
     if (code < 0)
         return code;
     rp_record_add(writer, '=', "block_documents", "%" PRIu32, info.block_documents);
@@ -99,13 +99,14 @@ int rp_v2_state_contract(const void *token, size_t bytes, struct rp_record_write
     rp_record_add(writer, '=', "long_doc", "%s", rp_long_doc_name(info.long_doc));
     rp_record_add(writer, '=', "seed", "%" PRIu64, info.seed);
     rp_record_add(writer, '=', "shuffle", "%s", rp_shuffle_name(info.shuffle));
-    for (uint32_t j = 0; j < info.source_count && code == 0; j++)
-        code = add_source(writer, token, bytes, j, error);
+    for (uint32_t j = 0; j < count; j++)
+        add_source(writer, j, &sources[j]);
+    free(sources);
     rp_record_add(writer, '=', "stream_version", "2");
     if (rp_hash128_is_known(info.tokenizer))
         rp_record_add(writer, '~', "tokenizer", "%s", rp_hash128_hex(info.tokenizer, hex));
     rp_record_add(writer, '=', "window_blocks", "%" PRIu32, info.window_blocks);
-    if (code == 0 && writer->out_of_memory)
-        code = rp_fail(error, -ENOMEM, NULL, "no memory for the contract of a state token");
-    return code;
+    return writer->out_of_memory
+               ? rp_fail(error, -ENOMEM, NULL, "no memory for the contract of a state token")
+               : 0;
 }

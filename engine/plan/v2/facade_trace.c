@@ -9,16 +9,16 @@
 #include "plan/order.h"
 #include "plan/v2/facade_trace.h"
 
-/* The state of a source after all rows that are planned, or before the present deal
- * window; NULL: it has not joined. */
+/* The state of a source after all rows that are planned, those of a begun deal window included;
+ * NULL: it has not joined. */
 static const struct rp_source_state *reached(const struct rp_plan_v2 *v2, uint32_t source)
 {
     uint32_t number = v2->numbers[source];
     return number == RP_NO_NUMBER ? NULL : rp_stream_plan_reached(v2->rows, number);
 }
 
-/* Whether all boundaries in [first, end) say the same about the documents of a source that has
- * joined. */
+/* Whether a source that has joined keeps its record `documents` at all boundaries in
+ * [first, end). */
 static bool is_constant(const struct rp_plan_v2 *v2, uint32_t number, uint64_t first,
                         uint64_t *documents)
 {
@@ -143,70 +143,7 @@ bool rp_v2_is_past(struct rp_plan_v2 *v2, const struct rp_draw *draw)
     return is_drawn(&state->sources[number], draw) && !rp_v2_holds(v2, draw);
 }
 
-/* ---- from a fragment to its epoch ------------------------------------------------------------ */
-
-struct newer {
-    uint64_t item, rest_at;
-    uint32_t number, found;
-    bool has_to_skip; /* the rest of the fragment's own piece, once */
-};
-
-static bool count_newer(void *context, const struct rp_item_piece *piece)
-{
-    struct newer *newer = context;
-    if (piece->source != newer->number || piece->item != newer->item)
-        return false;
-    if (newer->has_to_skip && piece->offset == newer->rest_at)
-        newer->has_to_skip = false;
-    else
-        newer->found++;
-    return false;
-}
-
-/* Passes that take a document; 0: not known. */
-static uint32_t passes_of(const struct rp_stream_source *source, uint64_t document)
-{
-    uint8_t count = 1;
-    if (source->passes <= 1 || !source->view.counts)
-        return 1;
-    return source->view.counts(source->view.context, &document, 1, &count, NULL) < 0 ? 0 : count;
-}
-
-uint64_t rp_v2_epoch(struct rp_plan_v2 *v2, const struct rp_row *row, uint32_t number)
-{
-    const struct rp_fragment *fragment = &row->fragments[number];
-    const struct rp_stream_source *source = &v2->spec.sources[fragment->source];
-    const struct rp_source_state *now = reached(v2, fragment->source);
-    const struct rp_snapshot *state = rp_v2_state(v2);
-    uint32_t group = rp_calendar_spec(v2->calendar)->fixed.group;
-    uint32_t passes = group > 1 ? source->passes : passes_of(source, fragment->document);
-    if (!now || !state || now->epoch == 0)
-        return now && now->epoch == 0 ? 0 : RP_EPOCH_UNKNOWN;
-    /* rows of the window, before this one and after it, may have newer pieces of the document */
-    if (rp_calendar_at(v2->calendar, row->row)->deal.window > 0 || passes == 0 ||
-        (group > 1 && passes > 1))
-        return RP_EPOCH_UNKNOWN;
-    struct newer newer = {.item = fragment->document / group,
-                          .number = v2->numbers[fragment->source],
-                          .rest_at = fragment->offset + fragment->length,
-                          .has_to_skip = group == 1};
-    visit(state, count_newer, &newer);
-    for (uint32_t i = number + 1; i < row->count; i++)
-        newer.found += row->fragments[i].offset == 0 &&
-                       row->fragments[i].source == fragment->source &&
-                       row->fragments[i].document == fragment->document;
-    struct rp_draw draw = {.source = fragment->source, .document = fragment->document};
-    for (uint64_t e = (uint64_t)now->epoch + 1; e-- > 0;)
-        for (uint32_t r = passes; r-- > 0;) {
-            draw.epoch = e;
-            draw.pass = r;
-            if (rp_v2_draw(v2, &draw, NULL) < 0)
-                return RP_EPOCH_UNKNOWN;
-            if (is_drawn(now, &draw) && newer.found-- == 0)
-                return e;
-        }
-    return RP_EPOCH_UNKNOWN;
-}
+/* ---------------------------------------------------------------------------------------------- */
 
 uint64_t rp_v2_source_epoch(const struct rp_plan_v2 *v2, uint32_t source)
 {

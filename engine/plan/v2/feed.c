@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plan/v2/feed.h"
+/* feed.c — see feed.h. */
+#include "plan/v2/feed_pieces.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -277,7 +278,7 @@ static int end_pass(struct rp_feed *feed, uint32_t number, struct rp_error *erro
     return 0;
 }
 
-/* What is taken of an item that is atomic, or longer than a row: its tokens, or 0 if it is dropped.
+/* The tokens that are taken of an item that is atomic, or longer than a row; 0 if it is dropped.
  * `*size` is the size of the whole item, and becomes the size of the tokens that are taken. */
 static int64_t shorten(struct rp_feed *feed, uint32_t number, uint64_t item, uint64_t tokens,
                        uint64_t *size, struct rp_error *error)
@@ -339,7 +340,7 @@ static int measure_group(struct rp_feed *feed, uint32_t number, uint32_t i, uint
     return 0;
 }
 
-/* The same of a document. */
+/* As measure_group, for an item of one document. */
 static inline int measure(struct rp_feed *feed, uint32_t number, uint32_t i, uint64_t *tokens,
                           uint64_t *size, struct rp_error *error)
 {
@@ -354,7 +355,7 @@ static inline int measure(struct rp_feed *feed, uint32_t number, uint32_t i, uin
     return 0;
 }
 
-/* Charge what is taken of an item, and make a piece of it. 0: all of it is left out. */
+/* Charge the taken tokens of an item, and make a piece of it. 0: all of it is left out. */
 static inline int take(struct rp_feed *feed, struct rp_feed_source *own,
                        struct rp_item_piece *piece, struct rp_error *error)
 {

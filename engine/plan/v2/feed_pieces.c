@@ -2,7 +2,7 @@
 /* feed_pieces.c — sizes, labels and trimming of pieces (STREAM2.md section 5). */
 #include <inttypes.h>
 
-#include "plan/v2/feed.h"
+#include "plan/v2/feed_pieces.h"
 
 static int fail_damaged(const struct rp_feed *feed, uint32_t source, uint64_t document,
                         struct rp_error *error)

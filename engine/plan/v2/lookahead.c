@@ -16,9 +16,8 @@ static int take(struct rp_stores *stores, uint16_t slot, struct rp_error *error)
     return failed;
 }
 
-/* Fill the FIFO. *best is the largest piece that fits into the gap, or none, before and after: a
- * new piece takes its place only if it is larger, because the older of two equal ones comes first.
- * Inlined, so that *best is in a register. */
+/* Fill the FIFO, and keep *best the largest piece that fits into the gap (or none). Of equal pieces
+ * the older one stays. Inlined, so that *best is in a register. */
 static inline __attribute__((always_inline)) int top_up(struct rp_stores *stores, uint32_t gap,
                                                         uint16_t *best, struct rp_error *error)
 {
@@ -44,7 +43,7 @@ struct pair {
     uint16_t a, b; /* slots; `a` goes first */
 };
 
-/* Find the best pair whose sum lies in (sum_min, gap].
+/* Find the best pair whose sum is in (sum_min, gap].
  *
  * The search ends when twice the size of `a` is not above the best sum: any better pair has a
  * member that is larger than `a`, and was seen with that member as `a`. If no `b` fits with `a`,
@@ -122,7 +121,7 @@ static int split_oldest(struct rp_stores *stores, struct rp_error *error)
     return 0;
 }
 
-int rp_row_by_lookahead(struct rp_stores *stores, struct rp_error *error)
+int rp_plan_by_lookahead(struct rp_stores *stores, struct rp_error *error)
 {
     struct rp_window *window = &stores->window;
     uint16_t best = RP_WINDOW_NONE;

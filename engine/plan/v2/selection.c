@@ -52,7 +52,7 @@ bool rp_selection_is_built_in(const char *name)
     return kind_of(name) != COLUMN_OF_INDEX;
 }
 
-/* The place of a name among the columns, where it is or would be. */
+/* The place of a name among the columns: its own, or where it would be inserted. */
 static uint32_t place_of(const struct rp_selection *selection, const char *name)
 {
     uint32_t low = 0, high = selection->column_count;

@@ -111,7 +111,7 @@ static bool declares_weights(const struct rp_calendar *calendar, uint64_t row)
 static int make_shares(struct rp_calendar *calendar, struct rp_calendar_mix *mix,
                        struct rp_error *error)
 {
-    uint64_t weights[RP_SOURCES_MAX];
+    uint64_t weights[RP_SOURCES_MAX] = {0};
     mix->shares = rp_calendar_take(calendar, calendar->count, sizeof *mix->shares, error);
     if (!mix->shares)
         return -ENOMEM;

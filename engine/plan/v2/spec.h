@@ -62,9 +62,8 @@ struct rp_source_view {
      * RP_LENGTH_BAD if its index entry is damaged. Inserted BOS and EOS are not counted. */
     void (*lengths)(const void *context, const uint64_t *documents, uint32_t count,
                     uint64_t *tokens);
-    /* Counts of section 4, without `without`. NULL: all are 1. Negative: a damaged entry of a
-     * column
-     * (-RP_E_CORRUPT) with its error. */
+    /* Counts of section 4; `without` is not applied. NULL: all are 1. -RP_E_CORRUPT: a damaged
+     * entry of a column. */
     int (*counts)(const void *context, const uint64_t *documents, uint32_t count, uint8_t *counts,
                   struct rp_error *error);
     /* Whether tokens offset … offset + length - 1 of a document are labelled (section 11), offsets
@@ -129,8 +128,7 @@ struct rp_source_count {
 
 /* A declared stage, or a record that the engine wants at a row (sections 1.3, 9.4). Members whose
  * bit is not set are not read. A record has weights (ramp 0), documents, max_docs_per_row and deal
- * only.
- */
+ * only. */
 struct rp_stage_spec {
     uint64_t from;
     uint32_t sets;

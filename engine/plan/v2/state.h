@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* state.h — the whole state of a plan of version 2 before a planned row, in plain arrays in the
  * order of the state token (STREAM2.md section 12.2). The plan makes it and continues from it;
- * token.c writes and reads it. Private to engine/plan/v2. */
+ * stream_token.c writes and reads it. Private to engine/plan/v2. */
 #ifndef RP_PLAN_V2_STATE_H
 #define RP_PLAN_V2_STATE_H
 
@@ -26,7 +26,7 @@ struct rp_pool_entry {
 };
 RP_STATIC_ASSERT(sizeof(struct rp_pool_entry) == 32, "STREAM2.md section 12.2");
 
-/* Of one source that has joined (section 6.3). */
+/* One source that has joined (section 6.3). */
 struct rp_source_state {
     uint64_t documents; /* n of the epoch */
     uint64_t before;    /* documents of the epoch before */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* stores.c — memory of the stores, the queue, open rows and the pool (stores.h). */
 #include "plan/v2/stores.h"
 
 #include <errno.h>
@@ -97,9 +98,11 @@ int rp_stores_reserve_fragments(struct rp_stores *stores, uint32_t fragments,
     if (fragments <= stores->fragments_capacity)
         return 0;
     free(stores->draft.fragments);
+    free(stores->draft.epochs);
     stores->fragments_capacity = 0;
     stores->draft.fragments = rp_calloc(fragments, sizeof *stores->draft.fragments);
-    if (!stores->draft.fragments)
+    stores->draft.epochs = rp_calloc(fragments, sizeof *stores->draft.epochs);
+    if (!stores->draft.fragments || !stores->draft.epochs)
         return rp_fail(error, -ENOMEM, "a smaller max_docs_per_row needs less memory",
                        "no memory for a row of %" PRIu32 " documents", fragments);
     stores->fragments_capacity = fragments;
@@ -158,6 +161,7 @@ void rp_stores_close(struct rp_stores *stores)
     free(stores->rows);
     free(stores->nodes);
     free(stores->draft.fragments);
+    free(stores->draft.epochs);
     rp_window_close(&stores->window);
     rp_window_close(&stores->open);
     *stores = (struct rp_stores){0};
@@ -242,11 +246,65 @@ int rp_draft_take_group(struct rp_stores *stores, const struct rp_item_piece *pi
     int failed = rp_feed_lengths(&stores->feed, piece->source, piece->item, lengths, error);
     if (failed < 0)
         return failed;
-    for (uint32_t i = 0; i < group; i++)
+    for (uint32_t i = 0; i < group; i++) {
+        draft->epochs[draft->count] = piece->epoch;
         draft->fragments[draft->count++] = (struct rp_fragment){
             piece->item * group + i, 0, piece->source, (uint32_t)lengths[i]};
+    }
     draft->pieces++;
     draft->tokens += piece->length;
     draft->gap -= size;
+    return 0;
+}
+
+/* ---- the pool -------------------------------------------------------------------------------- */
+
+/* The turns are an array of their own, which is searched in vectors for each row of the pool. */
+void rp_stores_enter_pool(struct rp_stores *stores, const struct rp_item_piece *piece)
+{
+    RP_ASSERT(stores->pool_count < stores->capacity);
+    if (stores->pool_count == 0)
+        stores->pool_row = stores->feed.row;
+    stores->turns[stores->pool_count] = 0;
+    stores->pool[stores->pool_count++] = (struct rp_pool_entry){
+        .piece = *piece, .rows = (uint32_t)rp_div_up(piece->length, stores->seq_len)};
+}
+
+/* The oldest entry with the least turn, which is subtracted from all. */
+static uint32_t choose(struct rp_stores *stores)
+{
+    uint32_t *turns = stores->turns, count = stores->pool_count, least = UINT32_MAX, chosen = 0;
+    for (uint32_t i = 0; i < count; i++)
+        least = turns[i] < least ? turns[i] : least;
+    while (turns[chosen] != least)
+        chosen++;
+    for (uint32_t i = 0; i < count; i++)
+        turns[i] -= least;
+    return chosen;
+}
+
+static void remove_entry(struct rp_stores *stores, uint32_t number)
+{
+    uint32_t after = --stores->pool_count - number;
+    memmove(stores->pool + number, stores->pool + number + 1, after * sizeof *stores->pool);
+    memmove(stores->turns + number, stores->turns + number + 1, after * sizeof *stores->turns);
+}
+
+int rp_stores_pool_row(struct rp_stores *stores, struct rp_error *error)
+{
+    uint32_t chosen = choose(stores);
+    struct rp_pool_entry *entry = &stores->pool[chosen];
+    rp_draft_cut(stores, &entry->piece, stores->seq_len);
+    stores->turns[chosen] += (uint32_t)((UINT64_C(1) << 32) / entry->rows);
+    int left = rp_feed_trim(&stores->feed, &entry->piece, error);
+    if (left < 0)
+        return left;
+    if (left == 0 || entry->piece.length <= stores->seq_len) {
+        struct rp_item_piece rest = entry->piece;
+        remove_entry(stores, chosen);
+        if (left > 0)
+            rp_stores_push(stores, &rest, rp_feed_round(&stores->feed, rest.length));
+    }
+    stores->pool_row = stores->pool_count > 0 ? stores->feed.row : 0;
     return 0;
 }

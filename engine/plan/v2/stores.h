@@ -7,7 +7,7 @@
 #ifndef RP_PLAN_V2_STORES_H
 #define RP_PLAN_V2_STORES_H
 
-#include "plan/v2/feed.h"
+#include "plan/v2/feed_pieces.h"
 #include "plan/window.h"
 
 #define RP_AGE_MAX_W 64u /* best_fit closes a row after this many times W pieces */
@@ -27,6 +27,7 @@ struct rp_piece_node {
 /* The row that is being made. */
 struct rp_row_draft {
     struct rp_fragment *fragments;
+    uint32_t *epochs;       /* of the fragments, for tools */
     uint32_t pieces, count; /* count: fragments */
     uint32_t gap, tokens;
 };
@@ -163,6 +164,7 @@ static inline void rp_draft_cut(struct rp_stores *stores, struct rp_item_piece *
                                 uint32_t tokens)
 {
     struct rp_row_draft *draft = &stores->draft;
+    draft->epochs[draft->count] = piece->epoch;
     draft->fragments[draft->count++] = (struct rp_fragment){piece->item, piece->offset,
                                                             piece->source, tokens};
     draft->pieces++;
@@ -180,6 +182,7 @@ static inline int rp_draft_take(struct rp_stores *stores, const struct rp_item_p
     if (stores->feed.group > 1)
         return rp_draft_take_group(stores, piece, size, error);
     struct rp_row_draft *draft = &stores->draft;
+    draft->epochs[draft->count] = piece->epoch;
     draft->fragments[draft->count++] = (struct rp_fragment){piece->item, piece->offset,
                                                             piece->source, piece->length};
     draft->pieces++;
@@ -202,9 +205,9 @@ RP_MUST_CHECK int rp_stores_pool_row(struct rp_stores *stores, struct rp_error *
 
 /** Fill the empty draft with the next row. Without a fragment the stream has ended. Errors: as
  * rp_feed_next. */
-RP_MUST_CHECK int rp_row_by_concat(struct rp_stores *stores, struct rp_error *error);
-RP_MUST_CHECK int rp_row_by_lookahead(struct rp_stores *stores, struct rp_error *error);
-RP_MUST_CHECK int rp_row_by_best_fit(struct rp_stores *stores, struct rp_error *error);
+RP_MUST_CHECK int rp_plan_by_concat(struct rp_stores *stores, struct rp_error *error);
+RP_MUST_CHECK int rp_plan_by_lookahead(struct rp_stores *stores, struct rp_error *error);
+RP_MUST_CHECK int rp_plan_by_best_fit(struct rp_stores *stores, struct rp_error *error);
 
 /* ---- the whole state ------------------------------------------------------------------------- */
 

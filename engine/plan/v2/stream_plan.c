@@ -41,6 +41,7 @@ static void free_window(struct rp_deal_window *window)
     free(window->order);
     free(window->scratch);
     free(window->fragments);
+    free(window->epochs);
     rp_stores_saved_free(&window->before);
     *window = (struct rp_deal_window){0};
 }
@@ -75,8 +76,8 @@ static int go_back(struct rp_stream_plan *plan, const struct rp_stores_saved *sa
     return rp_stores_restore(&plan->stores, &saved->snapshot, error);
 }
 
-/* Two hashes, of the fragments where they are and of a record of fixed size, are cheaper than one
- * whose parts would have to be joined. */
+/* The fragments are hashed in place, then a record of fixed size with their hash: one hash over all
+ * would need a copy of the fragments. */
 static void add_to_digest(struct rp_stream_plan *plan, const struct rp_row_draft *draft)
 {
     struct {
@@ -95,11 +96,11 @@ static int make_row(struct rp_stores *stores, struct rp_error *error)
     rp_draft_begin(stores);
     switch (stores->packing) {
     case RP_PACKING_CONCAT:
-        return rp_row_by_concat(stores, error);
+        return rp_plan_by_concat(stores, error);
     case RP_PACKING_BEST_FIT:
-        return rp_row_by_best_fit(stores, error);
+        return rp_plan_by_best_fit(stores, error);
     default:
-        return rp_row_by_lookahead(stores, error);
+        return rp_plan_by_lookahead(stores, error);
     }
 }
 
@@ -170,25 +171,42 @@ static int reserve_window(struct rp_deal_window *window, uint32_t rows, struct r
     return 0;
 }
 
+static int reserve_fragments(struct rp_deal_window *window, uint64_t wanted)
+{
+    uint64_t used = window->fragments_used;
+    if (wanted <= window->fragments_capacity)
+        return 0;
+    wanted = rp_max_u64(2 * wanted, 1024);
+    struct rp_fragment *fragments = rp_calloc(wanted, sizeof *fragments);
+    uint32_t *epochs = rp_calloc(wanted, sizeof *epochs);
+    if (!fragments || !epochs) {
+        free(fragments);
+        free(epochs);
+        return -ENOMEM;
+    }
+    if (used > 0) {
+        memcpy(fragments, window->fragments, used * sizeof *fragments);
+        memcpy(epochs, window->epochs, used * sizeof *epochs);
+    }
+    free(window->fragments);
+    free(window->epochs);
+    window->fragments = fragments;
+    window->epochs = epochs;
+    window->fragments_capacity = wanted;
+    return 0;
+}
+
 /* Copy the draft to the end of the window. */
 static int keep_row(struct rp_stream_plan *plan, const struct rp_deal *deal, struct rp_error *error)
 {
     struct rp_deal_window *window = &plan->window;
     const struct rp_row_draft *draft = &plan->stores.draft;
-    uint64_t wanted = window->fragments_used + draft->count;
-    if (wanted > window->fragments_capacity) {
-        wanted = rp_max_u64(2 * wanted, 1024);
-        struct rp_fragment *grown = rp_calloc(wanted, sizeof *grown);
-        if (!grown)
-            return fail_window(window->capacity, error);
-        if (window->fragments_used > 0)
-            memcpy(grown, window->fragments, window->fragments_used * sizeof *grown);
-        free(window->fragments);
-        window->fragments = grown;
-        window->fragments_capacity = wanted;
-    }
+    if (reserve_fragments(window, window->fragments_used + draft->count) < 0)
+        return fail_window(window->capacity, error);
     memcpy(window->fragments + window->fragments_used, draft->fragments,
            draft->count * sizeof *draft->fragments);
+    memcpy(window->epochs + window->fragments_used, draft->epochs,
+           draft->count * sizeof *draft->epochs);
     uint64_t cost = 0;
     for (uint32_t i = 0; i < draft->count; i++)
         cost += rp_deal_cost(deal, rp_feed_round(&plan->stores.feed, draft->fragments[i].length));
@@ -279,6 +297,7 @@ static void give_dealt_row(struct rp_stream_plan *plan, struct rp_stream_row *ro
         .skipped = skipped,
         .cost = skipped ? 0 : window->costs[x],
         .fragments = window->fragments + dealt->first,
+        .epochs = window->epochs + dealt->first,
     };
     if (plan->next_row == window->first + window->count)
         window->count = 0;
@@ -318,6 +337,7 @@ int rp_stream_plan_next(struct rp_stream_plan *plan, struct rp_stream_row *row,
         .tokens = skipped ? 0 : draft->tokens,
         .skipped = skipped,
         .fragments = draft->fragments,
+        .epochs = draft->epochs,
     };
     plan->next_row++;
     return 1;

@@ -21,9 +21,10 @@ struct rp_stream_row {
     bool skipped;
     uint64_t cost; /* section 8; 0 without deal */
     const struct rp_fragment *fragments;
+    const uint32_t *epochs; /* of the fragments */
 };
 
-/** Open a plan at row 0. The calendar is borrowed. All memory but that of deal windows is allocated
+/** Open a plan at row 0. The calendar is borrowed. All memory but deal windows is allocated
  * here. Errors: -ENOMEM, -RP_E_CONFIG. */
 RP_MUST_CHECK int rp_stream_plan_open(struct rp_stream_plan **plan_out,
                                       const struct rp_calendar *calendar, struct rp_error *error);

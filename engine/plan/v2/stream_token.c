@@ -18,7 +18,9 @@ size_t rp_stream_token_bytes_max(const struct rp_calendar *calendar)
             sizeof(struct rp_token2_source) + 1 + strlen(rp_calendar_source_name(calendar, j)), 8);
     /* Each source with the flag has 8 bytes more, and the history 8 less. */
     bytes += rp_max_u64(RP_HISTORY_MAX, (uint64_t)8 * count);
-    return bytes + rp_token2_room_at(calendar, RP_NO_ROW - 1).bytes;
+    bytes += rp_token2_room_at(calendar, RP_NO_ROW - 1).bytes;
+    RP_ASSERT(bytes <= RP_STREAM_TOKEN_BYTES_MAX);
+    return bytes;
 }
 
 struct rp_token2_kept *rp_token2_kept_of(struct rp_stream_plan *plan)
@@ -256,17 +258,34 @@ int rp_stream_token_info(const void *token, size_t bytes, struct rp_stream_token
     return 0;
 }
 
-int rp_stream_token_source(const void *token, size_t bytes, uint32_t number,
-                           struct rp_stream_token_source *source, struct rp_error *error)
+int rp_stream_token_sources(const void *token, size_t bytes,
+                            struct rp_stream_token_source **sources_out, uint32_t *count_out,
+                            struct rp_error *error)
 {
     struct rp_token2 decoded;
+    *sources_out = NULL;
+    *count_out = 0;
     int code = rp_token2_decode(&decoded, token, bytes, error);
     if (code < 0)
         return code;
-    uint32_t count = decoded.header.source_count;
-    if (number < count)
-        *source = decoded.sources[number];
+    *sources_out = decoded.sources;
+    *count_out = decoded.header.source_count;
+    decoded.sources = NULL;
     rp_token2_free(&decoded);
+    return 0;
+}
+
+int rp_stream_token_source(const void *token, size_t bytes, uint32_t number,
+                           struct rp_stream_token_source *source, struct rp_error *error)
+{
+    struct rp_stream_token_source *sources;
+    uint32_t count;
+    int code = rp_stream_token_sources(token, bytes, &sources, &count, error);
+    if (code < 0)
+        return code;
+    if (number < count)
+        *source = sources[number];
+    free(sources);
     return number < count ? 0
                           : rp_fail(error, -RP_E_USAGE, "the first source has number 0",
                                     "state token: source %" PRIu32 " of %" PRIu32, number, count);

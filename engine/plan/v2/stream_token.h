@@ -10,7 +10,7 @@
 #include "plan/v2/stream_plan.h"
 
 #define RP_TOKEN_VERSION_CALENDAR 4u
-/* A stream whose tokens could be longer is refused (STREAM2.md section 1.3). */
+/* STREAM2.md section 1.3. The bounds of sources and stages keep every token below 10 MiB. */
 #define RP_STREAM_TOKEN_BYTES_MAX ((size_t)14 << 20)
 
 /** Upper bound of a token of this calendar at any row, in bytes (section 12.3). */
@@ -66,6 +66,11 @@ struct rp_stream_token_source {
 };
 RP_MUST_CHECK int rp_stream_token_info(const void *token, size_t bytes,
                                        struct rp_stream_token_info *info, struct rp_error *error);
+/** All sources, by number; *sources_out is on the heap. */
+RP_MUST_CHECK int rp_stream_token_sources(const void *token, size_t bytes,
+                                          struct rp_stream_token_source **sources_out,
+                                          uint32_t *count_out, struct rp_error *error);
+/** One of them. Each call checks the whole token, so a loop takes rp_stream_token_sources. */
 RP_MUST_CHECK int rp_stream_token_source(const void *token, size_t bytes, uint32_t number,
                                          struct rp_stream_token_source *source,
                                          struct rp_error *error);

@@ -90,7 +90,7 @@ struct rp_token2_room rp_token2_room_at(const struct rp_calendar *calendar, uint
 /* The oldest entry of a history. */
 struct rp_token2_oldest {
     uint64_t from;
-    bool is_record; /* a stage of that row is not in the history, though older ones might fit */
+    bool is_record; /* a declared stage of its row is older, and not in the history */
 };
 /** Of an empty history: a stage from `next_row`. */
 struct rp_token2_oldest rp_token2_history_oldest(const char *history, uint64_t next_row);
@@ -117,10 +117,10 @@ struct rp_token2_kept {
     struct rp_token2_oldest oldest;
     struct rp_token2_kept_source sources[];
 };
-/** Those of a plan, made at the first call. NULL without memory. */
+/** The carried facts of a plan, made at the first call. NULL without memory. */
 struct rp_token2_kept *rp_token2_kept_of(struct rp_stream_plan *plan);
 
-/* ---- resume (stream_token_match.c) ----------------------------------------------------------- */
+/* ---- resume (stream_token_match.c, stream_token_history.c) ----------------------------------- */
 
 /* A start from a token. */
 struct rp_token2_resume {

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "plan/v2/stream_token_format.h"
 
-/* An entry of a history: `stage ROW` or `record ROW`, then its lines. Nothing is NUL-terminated. */
+/* An entry of a history: `stage ROW` or `record ROW`, then its lines. No text is NUL-terminated. */
 struct entry {
     bool is_record;
     uint64_t from;

@@ -162,18 +162,10 @@ static int match_source(struct rp_token2_resume *resume, uint32_t j)
     return code;
 }
 
-/* A source that left the config: nothing of it may come. */
-static int match_removed(struct rp_token2_resume *resume, uint32_t j)
+/* Check that a source that left the config gives no further item. `pieces`: its waiting ones. */
+static int match_removed(struct rp_token2_resume *resume, uint32_t j, uint32_t pieces)
 {
     const struct rp_stream_token_source *had = &resume->token.sources[j];
-    const struct rp_snapshot *snapshot = &resume->token.snapshot;
-    uint64_t pieces = 0;
-    for (uint32_t i = 0; i < snapshot->fifo_count; i++)
-        pieces += snapshot->fifo[i].source == j;
-    for (uint32_t i = 0; i < snapshot->pool_count; i++)
-        pieces += snapshot->pool[i].piece.source == j;
-    for (uint32_t i = 0; i < snapshot->open_piece_count; i++)
-        pieces += snapshot->open_pieces[i].source == j;
     resume->removed++;
     if (had->weight > 0)
         return rp_fail(resume->error, -RP_E_MISMATCH,
@@ -185,7 +177,7 @@ static int match_removed(struct rp_token2_resume *resume, uint32_t j)
         return rp_fail(resume->error, -RP_E_MISMATCH,
                        "nothing was changed; add it to the config again with weight 0: it may "
                        "leave once its last document is in a row",
-                       "source %s is not in the config, and %" PRIu64
+                       "source %s is not in the config, and %" PRIu32
                        " of its documents wait for rows",
                        had->name, pieces);
     return 0;
@@ -226,13 +218,30 @@ static int find_sources(struct rp_token2_resume *resume)
     return 0;
 }
 
+/* The waiting pieces of each source. */
+static void count_pieces(const struct rp_snapshot *snapshot, uint32_t *pieces)
+{
+    for (uint32_t i = 0; i < snapshot->fifo_count; i++)
+        pieces[snapshot->fifo[i].source]++;
+    for (uint32_t i = 0; i < snapshot->pool_count; i++)
+        pieces[snapshot->pool[i].piece.source]++;
+    for (uint32_t i = 0; i < snapshot->open_piece_count; i++)
+        pieces[snapshot->open_pieces[i].source]++;
+}
+
 int rp_token2_match_spec(struct rp_token2_resume *resume)
 {
+    uint32_t count = resume->token.header.source_count;
+    uint32_t *pieces = rp_calloc(count, sizeof *pieces);
+    if (!pieces)
+        return rp_fail(resume->error, -ENOMEM, NULL, "no memory for the sources of a state token");
+    count_pieces(&resume->token.snapshot, pieces);
     int code = match_fixed(resume);
     if (code == 0)
         code = find_sources(resume);
-    for (uint32_t j = 0; j < resume->token.header.source_count && code == 0; j++)
-        code = resume->sources[j] ? match_source(resume, j) : match_removed(resume, j);
+    for (uint32_t j = 0; j < count && code == 0; j++)
+        code = resume->sources[j] ? match_source(resume, j) : match_removed(resume, j, pieces[j]);
+    free(pieces);
     return code;
 }
 
@@ -323,7 +332,7 @@ static int match_parameters(const struct rp_token2_resume *resume,
     return code;
 }
 
-/* No share is left of a source that left the config, as it would be inside a ramp. */
+/* Refuse a source that left the config while a ramp gives it a share. */
 static int match_shares(const struct rp_token2_resume *resume, const struct rp_calendar *calendar)
 {
     const struct rp_token2_header *header = &resume->token.header;
@@ -362,7 +371,7 @@ static int match_window(const struct rp_token2_resume *resume, const struct rp_c
                    next, header->next_row, header->window_end);
 }
 
-/* The history is what the calendar would write. */
+/* The token's history must equal the calendar's. */
 static int match_history(const struct rp_token2_resume *resume, const struct rp_calendar *calendar)
 {
     char text[RP_HISTORY_MAX + 1];

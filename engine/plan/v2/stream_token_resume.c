@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "plan/v2/stream_token_format.h"
 
-/* The spec of the calendar: that of the caller, and one record more at row e. */
+/* The spec of the calendar: the caller's, and one record more at row e. */
 struct extended {
     struct rp_stream_spec spec;
     struct rp_stage_spec *records;
@@ -72,7 +72,7 @@ static int open_with(const struct rp_token2_resume *resume, const struct rp_stre
     return code;
 }
 
-/* The records as a new stream would make them of the token's documents: those of a run without
+/* The records as a new stream would make them of the token's documents, as in a run without
  * growth and commands. */
 static int make_anew(const struct rp_token2_resume *resume, char **text_out)
 {
@@ -102,7 +102,7 @@ static int make_anew(const struct rp_token2_resume *resume, char **text_out)
     free(sources);
     if (code == -ENOMEM)
         return rp_fail(resume->error, code, NULL, "no memory for the records of a state token");
-    return 0; /* any other failure: this is only a try */
+    return 0; /* after other failures the caller tries other records */
 }
 
 /* A calendar, and the text of the records that it was opened with, on the heap. */
@@ -136,8 +136,8 @@ static int find_text(const struct rp_token2_resume *resume, unsigned from, char 
     return 0;
 }
 
-/* The calendar with the first records that have the token's chain B. If none have, those of the
- * history: the token's values are in force then. */
+/* The calendar with the first records that have the token's chain B. If none have, the records of
+ * the history: the token's values are in force then. */
 static int open_known(const struct rp_token2_resume *resume, struct opened *opened)
 {
     struct rp_error first = {0};

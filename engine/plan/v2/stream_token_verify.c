@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stream_token_verify.c — check that a plan of this calendar could have written a token.
  *
- * The token was decoded, and its parameters and fingerprints are those of the calendar: a
+ * The token was decoded, and its parameters and fingerprints agree with the calendar: a
  * difference there is another config or corpus. Here a difference is damage or forgery. The state
  * is that before window_first, so its pieces obey the parameters of the row before. */
 #include <errno.h>
 #include <inttypes.h>
 
+#include "plan/v2/stores.h"
 #include "plan/v2/stream_token_format.h"
 
 __extension__ typedef unsigned __int128 wide; /* sums of forged 64-bit numbers do not overflow */
-
-/* best_fit closes a row that is this many windows old (section 7). */
-enum { AGE_MAX_WINDOWS = 64 };
 
 struct check {
     const struct rp_token2 *token;
@@ -40,12 +38,14 @@ struct rp_token2_room rp_token2_room_at(const struct rp_calendar *calendar, uint
             window = 1;
         if (stage->packing == RP_PACKING_BEST_FIT) {
             rows = window;
-            open = rp_min_u64((AGE_MAX_WINDOWS + 1) * window,
+            open = rp_min_u64((RP_AGE_MAX_W + 1) * window,
                               window * (stage->max_docs_per_row / group - 1));
         }
-        /* A boundary makes pieces of open rows queue, and may make all of them entries. */
+        /* A boundary of other packing makes pieces of open rows queue, and may make all of them
+         * entries. */
         uint64_t heads = rows * sizeof(struct rp_token2_open_row);
-        uint64_t carried = room.waiting * sizeof(struct rp_pool_entry) + heads;
+        uint64_t queued = stage->rebuilds ? room.waiting : 0;
+        uint64_t carried = queued * sizeof(struct rp_pool_entry) + heads;
         uint64_t own = (window + open) * sizeof(struct rp_item_piece) +
                        spread * sizeof(struct rp_pool_entry) + heads;
         room.queued = rp_max_u64(room.waiting, window + spread);
@@ -251,7 +251,7 @@ static int check_open_rows(const struct check *check)
     const struct rp_item_piece *pieces = snapshot->open_pieces;
     bool is_best_fit = check->was->packing == RP_PACKING_BEST_FIT;
     uint64_t placed = snapshot->counts.placed;
-    uint64_t age_max = (uint64_t)AGE_MAX_WINDOWS * check->was->window;
+    uint64_t age_max = (uint64_t)RP_AGE_MAX_W * check->was->window;
     if (snapshot->open_count > (is_best_fit ? check->was->window : 0) ||
         (placed > 0 && !is_best_fit) ||
         (snapshot->open_count > 0 && placed - snapshot->open[0].opened_at > age_max))

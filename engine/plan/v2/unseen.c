@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* unseen.c — see unseen.h. */
 #include "plan/v2/unseen.h"
 
 #include <errno.h>

@@ -21,12 +21,12 @@ if type(__spec__.loader).__name__ == "SourceFileLoader":
     _folder = _os.path.dirname(_os.path.abspath(__file__))
     _there = {*_os.listdir(_folder)}
     _wanted = {
-        *("__main__.py", "_accelerate.py", "_arguments.py", "_attached.py", "_client.py"),
-        *("_commands.py", "_documents.py", "_evaluation.py"),
+        *("__main__.py", "_accelerate.py", "_arguments.py", "_attached.py", "_calendar.py"),
+        *("_client.py", "_commands.py", "_documents.py", "_evaluation.py"),
         *("_convert", "_engine.py", "_form.py", "_lease.py", "_library.py", "_log.py"),
         *("_machine.py", "_options.py", "_passes.py"),
         *("_pin.py", "_placement.py", "_position.py", "_ranks.py", "_room.py", "_state.py"),
-        *("_torch.py", "_views.py", "batch.py", "callbacks.py", "errors.py", "hf.py"),
+        *("_token.py", "_torch.py", "_views.py", "batch.py", "callbacks.py", "errors.py", "hf.py"),
         *("loader.py", "profiles.py", "replay.py", "trainer.py"),
     }
     if "bin" in _there or "libringpack.so" in _there:  # a wheel contains both
@@ -44,14 +44,14 @@ from . import errors
 from ._arguments import FilePath
 from ._library import ask_engine as _ask_engine
 from ._library import version as _library_version
-from ._state import export_state, import_state
+from ._state import describe, export_state, import_state
 from .batch import Batch
 from .errors import *  # noqa: F403
 from .loader import Loader
 from .replay import Replay, ReplayedBatch
 
 __all__ = ["Batch", "Loader", "Replay", "ReplayedBatch", "checkpoint", "stat"]
-__all__ += ["export_state", "import_state"]
+__all__ += ["describe", "export_state", "import_state"]
 __all__ += errors.__all__
 __version__: str
 """Version of the loaded library; if none is loaded yet, this loads it."""

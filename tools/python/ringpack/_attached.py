@@ -255,7 +255,7 @@ class Attached(Placed):
         if client is not None and client.is_ours():
             token = self._position_of(client)
             self._token = token  # the next attach continues here
-            self._left = Left(token, client.state_bytes, client.counts())
+            self._left = Left(token, client.state_bytes, client.counts(), client.calendar())
             self._client = None
             client.detach()
         self._client = None

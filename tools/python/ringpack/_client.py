@@ -38,9 +38,10 @@ from ._library import (
     raise_error,
 )
 from ._arguments import FilePath
+from ._calendar import Calendar
 from ._engine import explain_rows
 from ._lease import ONE_LOCAL, ROWS_WORD, Held, Lease, Place, Terms, getrefcount, layout_of
-from ._state import digest_of, next_row_of
+from ._token import digest_of, next_row_of
 from .errors import LeaseError, UsageError
 
 if TYPE_CHECKING:
@@ -365,10 +366,17 @@ class Client:
         self._c.rp_client_contract(self._client, buffer, size)
         return buffer.raw[:size].decode("ascii")
 
+    def step_rows(self) -> int:
+        """Rows of a step of all ranks."""
+        geometry = self.geometry
+        return int(geometry.rows * geometry.world * geometry.micro_batches)
+
+    def calendar(self) -> Calendar:
+        return Calendar(self.contract(), self.step_rows())
+
     def facts(self) -> dict[str, Any]:
         """The facts that the ranks of a job compare before they begin."""
-        geometry = self.geometry
-        step_rows = geometry.rows * geometry.world * geometry.micro_batches
+        geometry, step_rows = self.geometry, self.step_rows()
         return {
             "contract": self.contract(),
             "next_row": self.next_row(),
@@ -444,15 +452,24 @@ class Client:
 
 
 class Left:
-    """A position without a client: a detached client's, with its counts; or a state to be
-    loaded."""
+    """A position without a client: a detached client's, with its counts and calendar; or a state to
+    be loaded."""
 
-    def __init__(self, state: bytes, room: int, counts: Optional[dict[str, int]] = None):
-        self._state, self.state_bytes = state, room
+    def __init__(
+        self,
+        state: bytes,
+        room: int,
+        counts: Optional[dict[str, int]] = None,
+        calendar: Optional[Calendar] = None,
+    ):
+        self._state, self.state_bytes, self._calendar = state, room, calendar
         self._counts = counts or {field[0]: 0 for field in Counts._fields_[1:]}
 
     def state(self) -> bytes:
         return self._state
+
+    def calendar(self) -> Optional[Calendar]:
+        return self._calendar
 
     def next_row(self) -> int:
         return next_row_of(self._state)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Optional
 
 from ._log import logger
-from ._state import epochs_of
+from ._token import epochs_of
 from .errors import UsageError
 from .loader import Loader
 

@@ -135,6 +135,7 @@ _PROTOTYPES = {
     "rp_client_state": (c_size_t, c_void_p, c_void_p, c_size_t),
     "rp_client_state_before": (c_size_t, c_void_p, c_void_p, c_size_t),
     "rp_client_state_after": (c_size_t, c_void_p, POINTER(BatchInfo), c_void_p, c_size_t),
+    "rp_client_check_state": (c_int, c_char_p, c_size_t, POINTER(Error)),
     "rp_client_close": (None, c_void_p),
     "rp_client_stage_ended": (c_int, c_void_p),
     "rp_client_next_row": (c_uint64, c_void_p),

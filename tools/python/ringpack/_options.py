@@ -10,12 +10,48 @@ Number = Union[SupportsIndex, str]
 """A whole number, or the text of one, which may have a unit: 64Ki."""
 
 
+class StageOptions(TypedDict, total=False):
+    """Keys of one of the stages; each one is as before if it is not given."""
+
+    until: str
+    """its end, from the beginning of the stream: 200k steps, 500g tokens, or row N"""
+    weights: Union[str, Mapping[str, Any]]
+    """weight of each source by name; one that is not named has 0, and waits"""
+    ramp: Number
+    """rows over which the weights move from those before"""
+    limits: Union[str, Mapping[str, Any]]
+    """max_epochs, max_tokens and on_exhausted of sources by name"""
+    without: Union[str, Mapping[str, Any]]
+    """documents that are taken out: files by source, with one number on a line"""
+    documents: Union[str, Mapping[str, Any]]
+    """documents of sources by name, for epochs that begin from here on"""
+    seq_len: Number
+    """tokens in a row"""
+    packing: Literal["lookahead", "concat", "best_fit"]
+    """how documents become rows"""
+    window: Number
+    """documents to choose from (lookahead), or open rows (best_fit)"""
+    fill: Literal["pad", "split"]
+    """what closes the last gap of a row"""
+    spread: Number
+    """documents longer than a row whose rows alternate"""
+    align: Number
+    """places of a fragment are a multiple of it"""
+    max_docs_per_row: Number
+    """most fragments in a row"""
+    deal: Union[str, Mapping[str, Any]]
+    """order of rows for equal cost"""
+    global_batch_size: Number
+    """rows of a step"""
+    batch_size: Number
+    """rows of a rank's micro-batch"""
+
+
 class StreamOptions(TypedDict, total=False):
     """Keys that decide the rows: they must not change on resume."""
 
     stream_version: Number
-    """rules of the stream; 2 has stages, limits, selections (stages.md), and is not served
-    yet"""
+    """rules of the stream; 2 has stages, limits and selections (stages.md)"""
     seed: Number
     """key of the order of documents"""
     shuffle: Literal["none", "document", "block"]
@@ -91,7 +127,7 @@ class AlertOptions(TypedDict, total=False):
 class RunOptions(TypedDict, total=False):
     """The other keys: they may change on resume."""
 
-    stages: Union[str, Sequence[Mapping[str, Any]]]
+    stages: Union[str, Sequence[Union[StageOptions, Mapping[str, Any]]]]
     """weights, limits and packing from a row on (stream_version: 2)"""
     skip: Union[str, Mapping[str, Any]]
     """rows and steps that are not delivered: {rows: [100-200], steps: [7]} (stream_version:

@@ -17,7 +17,7 @@ from ._client import Client
 from ._engine import ask_program, count_steps
 from ._log import logger
 from ._position import Positioned
-from ._state import epochs_of
+from ._token import epochs_of
 from .batch import Batch
 from .errors import UsageError
 

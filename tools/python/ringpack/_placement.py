@@ -136,6 +136,12 @@ class Placed:
             **digest_file(*given.digests, ranks.rank, ranks.world),
         )
 
+    def _set_option(self, key: str, value: Any) -> None:
+        """Give the engine that this loader starts another value of a key, from its next
+        start on; under another name, if the name is derived here."""
+        self._given = self._given._replace(options={**self._given.options, key: value})
+        self._take_place(self._ranks)
+
     def _settle(self) -> None:
         """P1."""
         if self._settled:

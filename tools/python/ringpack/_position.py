@@ -8,9 +8,11 @@ from typing import Any, Optional, Union
 
 from ._arguments import FilePath
 from ._attached import Attached
+from ._calendar import Range, add_skips, progress_of
 from ._client import Client, Left
 from ._ranks import check_agreement, torch_all_gather
-from ._state import digest_of, import_state, room_of, state_in_form, token_of
+from ._state import import_state, room_of, state_in_form, token_of
+from ._token import describe_token, digest_of
 from .batch import Batch
 from .errors import RingpackError, UsageError
 
@@ -127,6 +129,50 @@ class Positioned(Attached):
         """Hash, in hexadecimal, of the fragments of all rows before next_row. None after a state of
         an older version. Each access costs a copy of the state."""
         return digest_of(self._token_of_place()[0])
+
+    def progress(self) -> dict[str, Any]:
+        """The ledger at the loader's position. The same on every rank. Also after close().
+
+        row, and step (number of steps begun before it); stage (from 0) and the row stage_end at
+        which the next one begins (None: the last). documents, tokens and sources are those of
+        ringpack.describe(): sources has the counts of each source by its name, with the limits in
+        force and how much of them is left. Limits and weights count `planned` tokens; `delivered`
+        is the sum of `length` in the provenance of all rows before counted_row, which is row, or
+        with `deal` the row at which its deal window begins.
+
+        Each call costs a copy of the state. In version 1, sources have only weight, planned, waiting and
+        epochs, and `planned` counts from the last change of weights."""
+        place = self._place()
+        return progress_of(describe_token(self._token_of_place()[0]), place.calendar())
+
+    def skip(
+        self,
+        rows: Union[Range, Iterable[Range]] = (),
+        steps: Union[Range, Iterable[Range]] = (),
+    ) -> dict[str, list[str]]:
+        """Skip rows or steps that are ahead: they are planned and not delivered, and no other row
+        changes its number. Returns the key `skip` of a config that has them and the earlier ones.
+
+        rows, steps: numbers, texts "FIRST-END" without END, or pairs (FIRST, END), or lists of
+        these; of the whole stream, from 0.
+
+        Skips are part of the contract of all ranks, so a running engine takes none. If this loader
+        started its engine and is its only rank, the engine ends here, and the next use starts it
+        with the skips, at this position. Otherwise start the next engine with the returned key,
+        from a state of this position.
+
+        UsageError: rows before the position, no range, or a stream of version 1."""
+        client = self.attach()._client
+        if "stream_version=2" not in client.contract().splitlines():
+            raise UsageError(
+                "skip: the stream is of version 1, which has no skips",
+                "a new stream can have them: `stream_version: 2`",
+            )
+        skips = add_skips(client.calendar(), self.next_row, rows, steps)
+        if self._engine is not None and self._ranks.world * self._ranks.replicas == 1:
+            self._set_option("skip", skips)
+            self.close()
+        return skips
 
     def counts(self) -> dict[str, int]:
         """Since attaching: batches, rows, tokens, waits, wait_ns, reattaches."""

@@ -4,12 +4,12 @@ hold, and back."""
 
 import base64
 import os
-import struct
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from ._arguments import FilePath
 from ._engine import run_program
+from ._token import describe_token
 from ._views import import_torch
 from .errors import UsageError
 
@@ -18,11 +18,6 @@ if TYPE_CHECKING:
 
 STATE_KEY = "ringpack_state"
 _LENGTH_AT = 12  # u32: bytes of the token
-_VERSION_AT = 8  # u32; from 3 on the plan digest is before the hash that ends a token
-_LANES_AT = 80  # u32 lanes, u32 sources
-_WEIGHTS_AT = 104  # 16 bytes a source, then the lanes
-_NEXT_ROW_AT = 96  # u64
-_EPOCHS_AT = 88  # u64: num_epochs, 0 = endless
 
 
 def state_of(token: bytes, capacity: int) -> dict[str, Any]:
@@ -97,48 +92,35 @@ def _bytes_of(value: Any) -> bytes:
     return array.astype(numpy.uint8).tobytes()
 
 
-def epochs_of(token: bytes) -> int:
-    """num_epochs of the token's stream; 0 = endless."""
-    return int.from_bytes(token[_EPOCHS_AT : _EPOCHS_AT + 8], "little")
+def describe(
+    state: Union[Mapping[str, Any], FilePath], program: Optional[FilePath] = None
+) -> dict[str, Any]:
+    """The facts that a state holds, without an engine and without the corpus.
 
+    state: a result of state_dict(), or a file that import_state() reads. program: path of
+    `ringpack`, for files.
 
-def epoch_of(token: bytes) -> int:
-    """Times that each source had been given as a whole at the token's position: the fewest of all
-    sources and lanes. A document that was read, but has parts in no row yet, counts as not given.
-    (A source of several lanes is taken to be of equal shares.)"""
-    lanes, sources = struct.unpack_from("<II", token, _LANES_AT)
-    counts = struct.unpack_from(f"<{2 * sources}Q", token, _WEIGHTS_AT)  # weight, documents
-    at, epochs = _WEIGHTS_AT + 16 * sources, []
-    for _ in range(lanes):
-        pieces, pending, rows = struct.unpack_from("<III", token, at + 64)
-        places = [struct.unpack_from("<QQ", token, at + 80 + 24 * n) for n in range(sources)]
-        at += 80 + 24 * sources
-        started = set()  # (source, document)
-        for _ in range(pieces + pending):
-            started.add(struct.unpack_from("<Q16xI", token, at)[::-1])
-            at += 32
-        for _ in range(rows):
-            fragments = struct.unpack_from("<I", token, at + 8)[0]
-            at += 16
-            for _ in range(fragments):
-                started.add(struct.unpack_from("<Q8xI", token, at)[::-1])
-                at += 24
-        for source, (epoch, position) in enumerate(places):
-            behind = sum(1 for piece in started if piece[0] == source) - position
-            share = max(1, counts[2 * source + 1] // lanes)
-            epochs.append(max(0, epoch - -(-max(0, behind) // share)))
-    return min(epochs, default=0)
+    Of the stream: stream_version, next_row, plan_digest, the parameters of the rows (seed, seq_len,
+    packing, ...), documents and tokens; of each source its counts. In version 2, sources have
+    names, `stage` is the number of the stage of the row before next_row, from 0, and counts and
+    digest are of the row window_first, where the deal window of next_row begins (next_row itself
+    without `deal`):
 
+    tokens    planned (taken from the source) = waiting (in no row yet) + withheld (never delivered:
+              of skipped rows, documents taken out, ...) + delivered
+    documents taken
+    epoch     that the source reads; pass: repetition in this epoch (`repeat`); visited: documents
+              of epoch_documents that this pass has visited; next_epoch_documents: of the next epoch
+    max_epochs, max_tokens, on_exhausted: limits in force, None: none; epochs_left counts the one
+              that is read; tokens_left; is_exhausted
 
-def next_row_of(token: bytes) -> int:
-    """The next global row of a token's stream."""
-    return int.from_bytes(token[_NEXT_ROW_AT : _NEXT_ROW_AT + 8], "little")
+    Sources are in the order in which they joined, and `number` is that of the contract; `source` in
+    the provenance of a batch counts in the order of the config. In version 1, sources have numbers
+    as text, and `planned` counts from the last change of weights.
 
-
-def digest_of(token: bytes) -> Optional[str]:
-    """The plan digest of all rows before the token's; None where it has none."""
-    version = int.from_bytes(token[_VERSION_AT : _VERSION_AT + 4], "little")
-    return "%032x" % int.from_bytes(token[-32:-16], "little") if version == 3 else None
+    CorruptError: damaged; VersionError: of a newer ringpack; UsageError: not a state."""
+    given = token_of(state) if isinstance(state, Mapping) else _token_in(state, program)
+    return describe_token(given)
 
 
 # ---- files ---------------------------------------------------------------------------------------

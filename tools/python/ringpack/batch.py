@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from ._arguments import FilePath
 from ._lease import Lease, Terms
-from ._state import epoch_of, epochs_of, state_in_form, token_of
+from ._state import state_in_form, token_of
+from ._token import epoch_of
 from ._views import FLAT, ROWS, Look, import_jax, import_torch, look_at, own, tensor_of
 from .errors import LeaseError, ReleasedError, RingpackError
 
@@ -441,12 +442,11 @@ class Batch(Mapping[str, Any]):
     @property
     def epoch(self) -> int:
         """Number of complete passes over the whole corpus before the end of this batch: 0 in the
-        first epoch. With several sources, the source with the fewest passes counts. A batch in
+        first epoch. With several sources, the source with the fewest passes counts; in version 2,
+        of the sources that have a weight at this row and have not reached a limit. A batch in
         which an epoch ends belongs to the next one, as its last rows do. It costs a copy of the
-        state."""
-        token = token_of(self.state_dict(text=True))
-        epochs = epochs_of(token)
-        return epoch_of(token) if epochs == 0 else min(epoch_of(token), epochs - 1)
+        state. The epoch of each source: ringpack.describe(batch.state_dict())["sources"]."""
+        return epoch_of(token_of(self.state_dict(text=True)))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._form.names)

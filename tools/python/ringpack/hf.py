@@ -22,7 +22,8 @@ from ._arguments import FilePath
 from ._documents import check_documents
 from ._evaluation import Evaluation, evaluate_on_loaders
 from ._log import logger
-from ._state import STATE_KEY, epochs_of
+from ._state import STATE_KEY
+from ._token import epochs_of
 from .errors import UsageError
 from .loader import Loader
 

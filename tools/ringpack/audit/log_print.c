@@ -104,6 +104,8 @@ static void print_other(const struct rp_audit_log_entry *e)
     rp_cmd_count_text((uint64_t)rp_audit_log_number(e, "row", 0), row);
     if (rp_audit_log_is(e, "rolled_back"))
         printf("trainers attached from a state of row %s", row);
+    else if (rp_audit_log_is(e, "weights"))
+        printf("weights from row %s on: %s", row, shown(e, "weights"));
     else if (rp_audit_log_is(e, "save_failed"))
         printf("a save failed: %s", shown(e, "reason"));
     else if (rp_audit_log_is(e, "rewound"))

@@ -35,6 +35,9 @@ struct rp_explained_row {
     struct rp_step_place place;
     bool has_position, is_past; /* before the position of the checkpoint or engine */
     bool is_dropped;            /* drop_last: it is of the last step, which is not full */
+    bool is_withheld;           /* version 2: planned, and delivered without fragments (`skip`) */
+    bool has_stage;
+    uint32_t stage, seq_len; /* version 2: declared stage; places */
     uint32_t tokens, count;
     const struct rp_explained *parts; /* [count] */
 };
@@ -55,7 +58,7 @@ struct rp_explain_head {
     const char *title; /* "step 3", "rows 5 to 7", ... */
     const char *text;  /* that was looked for; NULL = none */
     struct rp_hash128 identity;
-    uint32_t seq_len;
+    uint32_t seq_len, most_seq_len; /* places of the shortest and the longest rows */
 };
 
 /* Prints to `out`. Rows come in the order of the search. */
@@ -144,6 +147,7 @@ void rp_last_step_free(struct rp_last_step *last);
 /* rows.c */
 
 #define RP_DROPPED_TEXT "not delivered (drop_last)"
+#define RP_WITHHELD_TEXT "withheld (skip)"
 
 /* Makes rows; `parts` is used again for each. */
 struct rp_row_maker {

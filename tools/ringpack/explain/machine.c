@@ -45,20 +45,27 @@ static json_t *part_object(const struct rp_explained *part)
                      ids_of(part), "text_cut", part->is_cut);
 }
 
-static json_t *row_object(const struct rp_printer *printer, const struct rp_explained_row *row)
+static json_t *row_object(const struct rp_explained_row *row)
 {
     const struct rp_step_place *place = &row->place;
     json_t *parts = json_array();
     for (uint32_t i = 0; i < row->count; i++)
         if (row->parts[i].matches)
             json_array_append_new(parts, part_object(&row->parts[i]));
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o}", "row", json_number(row->row),
-                     "step", place->is_known ? json_number(place->step) : json_null(),
-                     "micro_batch", place->is_known ? json_number(place->micro_batch) : json_null(),
-                     "rank", place->is_known ? json_number(place->rank) : json_null(), "past",
-                     row->has_position ? json_boolean(row->is_past) : json_null(), "dropped",
-                     row->is_dropped, "tokens", json_number(row->tokens), "padding",
-                     json_number(printer->head->seq_len - row->tokens), "fragments", parts);
+    json_t *value = json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o}", "row", json_number(row->row), "step",
+        place->is_known ? json_number(place->step) : json_null(), "micro_batch",
+        place->is_known ? json_number(place->micro_batch) : json_null(), "rank",
+        place->is_known ? json_number(place->rank) : json_null(), "past",
+        row->has_position ? json_boolean(row->is_past) : json_null(), "dropped", row->is_dropped,
+        "tokens", json_number(row->tokens), "padding", json_number(row->seq_len - row->tokens),
+        "fragments", parts);
+    if (row->has_stage) {
+        json_object_set_new(value, "stage", json_number(row->stage));
+        json_object_set_new(value, "seq_len", json_number(row->seq_len));
+        json_object_set_new(value, "withheld", json_boolean(row->is_withheld));
+    }
+    return value;
 }
 
 static void dump(struct rp_printer *printer, json_t *value)
@@ -85,7 +92,7 @@ static void json_begin(struct rp_printer *printer)
 static void json_row(struct rp_printer *printer, const struct rp_explained_row *row)
 {
     fputs(printer->rows ? ",\n" : "\n", printer->out);
-    dump(printer, row_object(printer, row));
+    dump(printer, row_object(row));
 }
 
 static void json_document(struct rp_printer *printer, const struct rp_explained_document *document)

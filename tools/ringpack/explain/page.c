@@ -53,8 +53,11 @@ static void page_begin(struct rp_printer *printer)
     rp_words_html(out, head->title);
     fputs(" - ringpack</title>\n</head>\n<body>\n<h1>", out);
     rp_words_html(out, head->title);
-    fprintf(out, "</h1>\n<p class=\"meta\">stream %s, rows of %" PRIu32 " tokens",
+    fprintf(out, "</h1>\n<p class=\"meta\">stream %s, rows of %" PRIu32,
             rp_hash128_hex(head->identity, hex), head->seq_len);
+    if (head->most_seq_len > head->seq_len)
+        fprintf(out, " to %" PRIu32, head->most_seq_len);
+    fputs(" tokens", out);
     if (head->text) {
         fputs(", fragments with the text <q>", out);
         rp_words_html(out, head->text);
@@ -75,7 +78,7 @@ static void page_piece(const struct rp_printer *printer, const struct rp_explain
 {
     const struct rp_fragment *fragment = &part->fragment;
     FILE *out = printer->out;
-    double percent = 100.0 * fragment->length / printer->head->seq_len;
+    double percent = 100.0 * fragment->length / row->seq_len;
     fprintf(out,
             "<a class=\"f%s\" href=\"#r%" PRIu64 "f%" PRIu32 "\" style=\"--h:%" PRIu64
             ";width:%.4f%%\" title=\"",
@@ -132,12 +135,15 @@ static void page_row(struct rp_printer *printer, const struct rp_explained_row *
 {
     FILE *out = printer->out;
     fprintf(out, "<section class=\"row\"><small>row %" PRIu64, row->row);
+    if (row->has_stage)
+        fprintf(out, " · stage %" PRIu32, row->stage);
     if (row->place.is_known)
         fprintf(out, " · step %" PRIu64 " · micro-batch %" PRIu64 " · rank %" PRIu32,
                 row->place.step, row->place.micro_batch, row->place.rank);
     fprintf(out, " · %" PRIu32 " tokens, %" PRIu32 " of padding%s</small>\n<div class=\"bar\">",
-            row->tokens, printer->head->seq_len - row->tokens,
+            row->tokens, row->seq_len - row->tokens,
             row->is_dropped     ? " · " RP_DROPPED_TEXT
+            : row->is_withheld  ? " · " RP_WITHHELD_TEXT
             : row->is_past      ? " · past"
             : row->has_position ? " · to come"
                                 : "");

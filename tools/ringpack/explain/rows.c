@@ -7,8 +7,9 @@
 
 #include "base/bits.h"
 #include "base/defect.h"
-#include "flow/ticket.h"
 #include "explain/explain.h"
+#include "flow/ticket.h"
+#include "plan/stages.h"
 
 static void free_texts(struct rp_row_maker *maker)
 {
@@ -109,13 +110,6 @@ static int explain_part(const struct rp_row_maker *maker, const struct rp_row *r
     part->fragment = row->fragments[from];
     part->number = number;
     part->epoch = rp_plan_epoch(maker->walk->plan, row, number);
-    if (part->epoch == RP_EPOCH_UNKNOWN)
-        return rp_fail(
-            error, -RP_E_USAGE,
-            "in a deal window only the first epoch of a source is known; `ringpack read` "
-            "shows rows without epochs",
-            "row %" PRIu64 ": the epoch of its fragment %" PRIu32 " is not known", row->row,
-            number);
     int code = find_place(maker, part, error);
     part->matches = !maker->draw || is_of(maker->draw, part);
     if (code == 0 && maker->texts)
@@ -147,6 +141,10 @@ int rp_explain_row(struct rp_row_maker *maker, const struct rp_row *row,
         .has_position = origin->has_position,
         .is_past = origin->has_position && row->row < origin->position && !dropped,
         .is_dropped = dropped > 0,
+        .is_withheld = row->skipped,
+        .has_stage = rp_plan_calendar(maker->walk->plan) != NULL,
+        .stage = rp_plan_stage_of(maker->walk->plan, row->row),
+        .seq_len = rp_plan_places_of(maker->walk->plan, row->row),
         .tokens = row->tokens,
         .count = row->count,
         .parts = maker->parts,

@@ -13,6 +13,7 @@
 #include "base/bits.h"
 #include "base/text.h"
 #include "interrupt.h"
+#include "plan/stages.h"
 
 struct search {
     const struct rp_search *asked;
@@ -201,7 +202,9 @@ static int has_text(const struct search *search, uint32_t source, uint64_t docum
 static int find_epochs(const struct search *search, uint32_t source, struct rp_range *epochs,
                        struct rp_error *error)
 {
-    uint64_t num_epochs = search->walk->config->num_epochs;
+    /* a source of version 2 has limits of its own */
+    bool is_version_1 = rp_plan_version(search->walk->plan) == 1;
+    uint64_t num_epochs = is_version_1 ? search->walk->config->num_epochs : 0;
     *epochs = search->asked->epochs;
     if (epochs->is_given && num_epochs && epochs->last >= num_epochs)
         return rp_fail(error, -RP_E_USAGE, "the first epoch is 0",
@@ -313,13 +316,16 @@ int rp_search_run(const struct rp_search *asked, struct rp_walk *walk, struct rp
 {
     const struct search search = {asked, walk, maker, printer};
     char title[200];
+    uint32_t least, most;
     make_title(asked, title, sizeof title);
+    rp_plan_places_range(walk->plan, &least, &most);
     const struct rp_explain_head head = {.config = walk->config,
                                          .steps = maker->steps,
                                          .title = title,
                                          .text = asked->text,
                                          .identity = walk->identity,
-                                         .seq_len = walk->config->seq_len};
+                                         .seq_len = least,
+                                         .most_seq_len = most};
     printer->head = &head;
     const char *wanted = maker->wanted;
     bool by_row = asked->step_given || asked->rows.is_given;

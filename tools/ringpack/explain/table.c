@@ -27,23 +27,29 @@ static void table_begin(struct rp_printer *printer)
 {
     const struct rp_explain_head *head = printer->head;
     char hex[RP_HASH_HEX_BYTES];
-    print_line(printer, 0, "%s, stream %s, rows of %" PRIu32 " tokens", head->title,
-               rp_hash128_hex(head->identity, hex), head->seq_len);
+    char most[24] = "";
+    if (head->most_seq_len > head->seq_len)
+        snprintf(most, sizeof most, " to %" PRIu32, head->most_seq_len);
+    print_line(printer, 0, "%s, stream %s, rows of %" PRIu32 "%s tokens", head->title,
+               rp_hash128_hex(head->identity, hex), head->seq_len, most);
 }
 
 static void print_row_head(struct rp_printer *printer, const struct rp_explained_row *row)
 {
-    char place[120] = "", tokens[RP_CMD_TEXT_BYTES];
+    char place[120] = "", stage[32] = "", tokens[RP_CMD_TEXT_BYTES];
+    if (row->has_stage)
+        snprintf(stage, sizeof stage, "  stage %" PRIu32, row->stage);
     if (row->place.is_known)
         snprintf(place, sizeof place, "  step %" PRIu64 ", micro-batch %" PRIu64 ", rank %" PRIu32,
                  row->place.step, row->place.micro_batch, row->place.rank);
     const char *when = row->is_dropped     ? ", " RP_DROPPED_TEXT
+                       : row->is_withheld  ? ", " RP_WITHHELD_TEXT
                        : row->is_past      ? ", past"
                        : row->has_position ? ", to come"
                                            : "";
     fputc('\n', printer->out);
-    print_line(printer, 0, "row %" PRIu64 "%s  %s tokens in %" PRIu32 "%s", row->row, place,
-               rp_cmd_count_text(row->tokens, tokens), row->count, when);
+    print_line(printer, 0, "row %" PRIu64 "%s%s  %s tokens in %" PRIu32 "%s", row->row, stage,
+               place, rp_cmd_count_text(row->tokens, tokens), row->count, when);
 }
 
 /* A path that is too long for a line is cut at its beginning. */

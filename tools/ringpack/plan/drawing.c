@@ -50,23 +50,25 @@ static void header(FILE *out, const struct rp_picture *picture, const struct rp_
                    bool is_complete)
 {
     char rows[RP_CMD_TEXT_BYTES], seq_len[RP_CMD_TEXT_BYTES], tokens[RP_CMD_TEXT_BYTES];
-    char first[RP_CMD_TEXT_BYTES];
+    char first[RP_CMD_TEXT_BYTES], most[RP_CMD_TEXT_BYTES];
+    bool is_one = picture->least_seq_len == picture->most_seq_len;
     fputs("<title>ringpack plan: ", out);
     rp_words_html(out, picture->config->run);
     fputs("</title>\n<rect class=\"bg\" width=\"100%\" height=\"100%\"/>\n"
           "<text class=\"h\" x=\"24\" y=\"36\">The plan of run ",
           out);
     rp_words_html(out, picture->config->run);
-    fprintf(out,
-            "</text>\n<text class=\"d\" x=\"24\" y=\"58\">%s rows of %s tokens%s%s%s: %s tokens of "
-            "documents</text>\n<text class=\"d e\" x=\"976\" y=\"58\">ringpack "
-            "%s</text>\n",
-            rp_cmd_count_text(picture->rows, rows),
-            rp_cmd_count_text(picture->config->seq_len, seq_len),
-            picture->first_row ? " from row " : "",
-            picture->first_row ? rp_cmd_count_text(picture->first_row, first) : "",
-            is_complete ? "" : " (the stream is longer)",
-            rp_cmd_count_text(counts->emitted, tokens), RP_VERSION);
+    fprintf(
+        out,
+        "</text>\n<text class=\"d\" x=\"24\" y=\"58\">%s rows of %s%s%s tokens%s%s%s: %s tokens of "
+        "documents</text>\n<text class=\"d e\" x=\"976\" y=\"58\">ringpack "
+        "%s</text>\n",
+        rp_cmd_count_text(picture->rows, rows), rp_cmd_count_text(picture->least_seq_len, seq_len),
+        is_one ? "" : " to ", is_one ? "" : rp_cmd_count_text(picture->most_seq_len, most),
+        picture->first_row ? " from row " : "",
+        picture->first_row ? rp_cmd_count_text(picture->first_row, first) : "",
+        is_complete ? "" : " (the stream is longer)", rp_cmd_count_text(counts->emitted, tokens),
+        RP_VERSION);
 }
 
 int rp_picture_draw(FILE *out, const struct rp_picture *picture,

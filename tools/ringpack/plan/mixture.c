@@ -94,10 +94,11 @@ static void legend(FILE *out, const struct rp_picture *picture, const struct rp_
         band_name(out, picture->config, bands, band);
         fputs("</title><text y=\"14\">", out);
         band_name(out, picture->config, bands, band);
-        fprintf(out,
-                "</text></svg><text class=\"d\" x=\"%.1f\" y=\"%.1f\">%.3f %%, asked %.3f "
-                "%%</text>\n",
-                x + 23 + NAME_WIDTH, y + 14, 100 * realised, 100 * bands->bands[band].asked);
+        fprintf(out, "</text></svg><text class=\"d\" x=\"%.1f\" y=\"%.1f\">%.3f %%",
+                x + 23 + NAME_WIDTH, y + 14, 100 * realised);
+        if (!picture->calendar) /* else each stage has its own */
+            fprintf(out, ", asked %.3f %%", 100 * bands->bands[band].asked);
+        fputs("</text>\n", out);
     }
 }
 
@@ -154,6 +155,30 @@ static void tell_column(const struct rp_panel *panel, const struct rp_picture *p
     rp_panel_bar_end(panel);
 }
 
+/* A line at the first row of each stage and record that is drawn, with its number among the
+ * declared stages. */
+static void draw_stages(const struct rp_panel *panel, const struct rp_picture *picture)
+{
+    const struct rp_calendar *calendar = picture->calendar;
+    uint64_t first = picture->first_row, end = first + picture->rows;
+    uint32_t declared = 0;
+    for (uint64_t row = 0; calendar && row < end; row = rp_calendar_next(calendar, row)) {
+        bool is_declared = rp_calendar_at(calendar, row)->is_declared;
+        double x = row < first ? 0 : rp_panel_x(panel, (double)(row - first));
+        declared += is_declared;
+        if (row < first || row == 0)
+            continue;
+        fprintf(panel->out,
+                "<path class=\"l\" d=\"M%.1f,%.1fv%.1f\"/><text class=\"d\" x=\"%.1f\" "
+                "y=\"%.1f\">",
+                x, panel->top, panel->height, x + 4, panel->top + 12);
+        if (is_declared)
+            fprintf(panel->out, "stage %" PRIu32 "</text>\n", declared - 1);
+        else
+            fputs("record</text>\n", panel->out);
+    }
+}
+
 void rp_draw_mixture(FILE *out, const struct rp_picture *picture, const struct rp_bands *bands,
                      double top)
 {
@@ -174,5 +199,6 @@ void rp_draw_mixture(FILE *out, const struct rp_picture *picture, const struct r
         draw_band(&panel, picture, bands, band, lower);
     for (size_t i = 0; i < RP_PICTURE_COLUMNS && picture->columns[i].rows > 0; i++)
         tell_column(&panel, picture, bands, i);
+    draw_stages(&panel, picture);
     rp_panel_rows(&panel, picture->first_row);
 }

@@ -109,10 +109,8 @@ static void length_group(const struct rp_panel *panel, const struct rp_picture *
 }
 
 /* Where documents are as long as a row. */
-static void mark_seq_len(const struct rp_panel *panel, const struct rp_picture *picture,
-                         const struct lengths *sum)
+static void mark_seq_len(const struct rp_panel *panel, uint32_t seq_len, const struct lengths *sum)
 {
-    uint32_t seq_len = picture->config->seq_len;
     int group = 31 - __builtin_clz(seq_len);
     double at = group - sum->first + seq_len / (double)(UINT64_C(1) << group) - 1;
     bool is_left = at < panel->x_end / 2;
@@ -154,7 +152,9 @@ void rp_draw_lengths(FILE *out, const struct rp_picture *picture, double top)
         power_text(out, i);
         fputs("</text>\n", out);
     }
-    mark_seq_len(&panel, picture, &sum);
+    mark_seq_len(&panel, picture->least_seq_len, &sum);
+    if (picture->most_seq_len > picture->least_seq_len)
+        mark_seq_len(&panel, picture->most_seq_len, &sum);
     double y = panel.top + panel.height + 38;
     fprintf(out,
             "<rect class=\"a\" x=\"64\" y=\"%.1f\" width=\"11\" height=\"11\"/><text class=\"d\" "

@@ -11,13 +11,17 @@
 #include "base/mem.h"
 
 int rp_picture_open(struct rp_picture *picture, const struct rp_config *config,
-                    const struct rp_corpus *corpus, uint64_t first_row, struct rp_error *error)
+                    const struct rp_corpus *corpus, const struct rp_plan *plan,
+                    struct rp_error *error)
 {
     size_t cells = (size_t)RP_PICTURE_COLUMNS * config->source_count;
     *picture = (struct rp_picture){.config = config,
                                    .corpus = corpus,
                                    .steps = rp_steps_of(config, 0),
-                                   .first_row = first_row,
+                                   .first_row = rp_plan_row(plan),
+                                   .calendar = rp_plan_calendar(plan),
+                                   .least_seq_len = rp_plan_seq_len(plan),
+                                   .most_seq_len = rp_plan_seq_len(plan),
                                    .rows_per_column = 1};
     picture->source_tokens = rp_calloc(cells, sizeof *picture->source_tokens);
     picture->ranks = rp_calloc(picture->steps.ranks, sizeof *picture->ranks);
@@ -78,7 +82,7 @@ static void end_step(struct rp_picture *picture)
     picture->worst_sum += sum > 0 ? most * picture->steps.ranks / sum : 1;
 }
 
-void rp_picture_add(struct rp_picture *picture, const struct rp_row *row)
+void rp_picture_add(struct rp_picture *picture, const struct rp_row *row, uint32_t seq_len)
 {
     size_t place = picture->rows / picture->rows_per_column;
     if (place == RP_PICTURE_COLUMNS) {
@@ -97,9 +101,11 @@ void rp_picture_add(struct rp_picture *picture, const struct rp_row *row)
         squares += length * length;
         add_fragment(picture, &row->fragments[i]);
     }
+    picture->least_seq_len = (uint32_t)rp_min_u64(picture->least_seq_len, seq_len);
+    picture->most_seq_len = (uint32_t)rp_max_u64(picture->most_seq_len, seq_len);
     column->rows++;
     column->tokens += row->tokens;
-    column->padding += row->count ? picture->config->seq_len - row->tokens : 0;
+    column->padding += row->count ? seq_len - row->tokens : 0;
     rank->step_tokens += row->tokens;
     rank->step_squares += squares;
     picture->rows++;

@@ -12,7 +12,7 @@
 #include "config/config.h"
 #include "corpus/corpus.h"
 #include "explain/steps.h"
-#include "plan/plan.h"
+#include "plan/stages.h"
 
 #define RP_PICTURE_COLUMNS 160 /* even */
 #define RP_PICTURE_LENGTHS 64  /* group b has lengths from 2^b to 2^(b+1) - 1 */
@@ -37,16 +37,19 @@ struct rp_picture {
     struct rp_picture_column columns[RP_PICTURE_COLUMNS];
     uint64_t *source_tokens; /* [column * sources + source] */
     uint64_t documents_by_length[RP_PICTURE_LENGTHS], tokens_by_length[RP_PICTURE_LENGTHS];
-    struct rp_picture_rank *ranks; /* [steps.ranks] */
+    struct rp_picture_rank *ranks;        /* [steps.ranks] */
+    uint32_t least_seq_len, most_seq_len; /* of the counted rows */
+    const struct rp_calendar *calendar;   /* of stream version 2, else NULL */
     uint64_t whole_steps;
     double worst_sum; /* over whole steps: the most squares of a rank, divided by the mean */
 };
 
+/** The plan is at the first row that is counted. */
 RP_MUST_CHECK int rp_picture_open(struct rp_picture *picture, const struct rp_config *config,
-                                  const struct rp_corpus *corpus, uint64_t first_row,
+                                  const struct rp_corpus *corpus, const struct rp_plan *plan,
                                   struct rp_error *error);
-/** Count the next row; the first is first_row. */
-void rp_picture_add(struct rp_picture *picture, const struct rp_row *row);
+/** Count the next row, which has seq_len places; the first is first_row. */
+void rp_picture_add(struct rp_picture *picture, const struct rp_row *row, uint32_t seq_len);
 void rp_picture_close(struct rp_picture *picture); /* also after a failure of rp_picture_open */
 
 /** The share of the tokens that a config gives a source. */

@@ -16,7 +16,8 @@ static int resume(struct rp_preview *preview, struct rp_plan *plan, const struct
     struct rp_contract contract;
     char *text;
     bool is_known = rp_cmd_read_contract(preview->file, &text, &contract);
-    struct rp_plan_start start = {.contract = is_known ? &contract.stream : NULL, .grow = true};
+    struct rp_plan_start start = {.contract = is_known ? &contract.stream : NULL,
+                                  .grow = config->grow};
     int code = rp_state_info(token, bytes, &info, error);
     if (code == 0)
         code = rp_plan_start(plan, token, bytes, &start, error);

@@ -11,40 +11,64 @@
 #include "base/mem.h"
 #include "cmd.h"
 #include "plan/plan.h"
+#include "plan/v2/spec.h"
 
 #define FILLED_SHARE 0.02 /* share of steps filled by one document: a warning if more */
 
 int rp_step_tally_open(struct rp_step_tally *tally, const struct rp_config *config,
                        const struct rp_corpus *corpus, struct rp_error *error)
 {
+    uint32_t count = config->lanes;
+    if (config->stream_version == 2)
+        for (count = 2; count < 2 * config->global_batch_size; count *= 2)
+            continue;
     *tally = (struct rp_step_tally){.config = config,
                                     .corpus = corpus,
-                                    .lanes = rp_calloc(config->lanes, sizeof *tally->lanes)};
-    return tally->lanes ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for the counts");
+                                    .document_count = count,
+                                    .documents = rp_calloc(count, sizeof *tally->documents)};
+    return tally->documents ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for the counts");
 }
 
 void rp_step_tally_close(struct rp_step_tally *tally)
 {
-    free(tally->lanes);
-    tally->lanes = NULL;
+    free(tally->documents);
+    tally->documents = NULL;
+}
+
+/* Version 2: the pool gives rows of many documents in turn. At most two fragments of a row have
+ * half of its tokens, so the table has room for those of all rows of a step. */
+static struct rp_step_document *place_of(const struct rp_step_tally *tally,
+                                         const struct rp_fragment *fragment)
+{
+    uint64_t key[2] = {fragment->document, fragment->source};
+    uint32_t last = tally->document_count - 1, at = (uint32_t)rp_hash64(key, sizeof key) & last;
+    for (;; at = (at + 1) & last) {
+        struct rp_step_document *place = &tally->documents[at];
+        if (place->tokens == 0 ||
+            (place->document == fragment->document && place->source == fragment->source))
+            return place;
+    }
 }
 
 /* A lane cuts one document after another, so its rows of one document follow each other. A document
  * that fits a row cannot fill a step. */
-static void add_long(struct rp_step_tally *tally, const struct rp_row *row)
+static void add_long(struct rp_step_tally *tally, const struct rp_row *row, uint32_t seq_len)
 {
-    struct rp_step_document *current = &tally->lanes[row->row % tally->config->lanes];
+    bool is_version_1 = tally->config->stream_version == 1;
     for (uint32_t i = 0; i < row->count; i++) {
         const struct rp_fragment *fragment = &row->fragments[i];
         if (fragment->length < row->tokens - fragment->length)
             continue;
+        struct rp_step_document *current = is_version_1
+                                               ? &tally->documents[row->row % tally->config->lanes]
+                                               : place_of(tally, fragment);
         bool is_same = current->tokens > 0 && current->document == fragment->document &&
                        current->source == fragment->source;
         if (!is_same)
             *current = (struct rp_step_document){.document = fragment->document,
                                                  .source = fragment->source};
         current->tokens += fragment->length;
-        if (current->tokens > tally->config->seq_len)
+        if (current->tokens > seq_len)
             tally->largest = rp_max_u64(tally->largest, current->tokens);
     }
 }
@@ -67,16 +91,17 @@ static void end_step(struct rp_step_tally *tally, bool is_run)
     }
     tally->step_unlabelled = (struct rp_step_counts){0};
     tally->step_tokens = tally->largest = 0;
-    memset(tally->lanes, 0, tally->config->lanes * sizeof *tally->lanes);
+    memset(tally->documents, 0, tally->document_count * sizeof *tally->documents);
 }
 
-void rp_step_tally_add(struct rp_step_tally *tally, const struct rp_row *row, uint64_t labels)
+void rp_step_tally_add(struct rp_step_tally *tally, const struct rp_row *row, uint32_t seq_len,
+                       uint64_t labels)
 {
     tally->step_unlabelled.rows += row->count > 0 && labels == 0;
     tally->batch_tokens += row->tokens;
     tally->batch_labels += labels;
     tally->step_tokens += row->tokens;
-    add_long(tally, row);
+    add_long(tally, row, seq_len);
     tally->rows++;
     if (tally->rows % tally->config->batch_size == 0)
         end_batch(tally);
@@ -97,12 +122,15 @@ void rp_step_tally_end(struct rp_step_tally *tally, bool is_complete)
                                  tally->config->batch_size;
 }
 
-/* As many lanes as a step has rows, and as every source has documents or blocks for. */
-static uint64_t lanes_that_spread(const struct rp_step_tally *tally)
+/* As many lanes as a step has rows, and as every source has documents or blocks for. In version 2,
+ * as much spread as a step has rows. */
+static uint64_t spread_advised(const struct rp_step_tally *tally)
 {
     const struct rp_config *config = tally->config;
-    uint64_t lanes = rp_min_u64(config->global_batch_size, RP_LANES_MAX);
-    for (uint32_t i = 0; i < config->source_count; i++) {
+    bool is_version_1 = config->stream_version == 1;
+    uint64_t lanes = rp_min_u64(config->global_batch_size,
+                                is_version_1 ? RP_LANES_MAX : RP_SPREAD_MAX);
+    for (uint32_t i = 0; i < config->source_count && is_version_1; i++) {
         uint64_t units = rp_source_documents(rp_corpus_source(tally->corpus, i));
         if (config->shuffle == RP_SHUFFLE_BLOCK)
             units = rp_div_up(units, config->block_documents);
@@ -111,10 +139,33 @@ static uint64_t lanes_that_spread(const struct rp_step_tally *tally)
     return lanes;
 }
 
+static uint32_t spread_of(const struct rp_config *config)
+{
+    return config->stream_version == 1 ? config->lanes : config->spread;
+}
+
 static bool are_filled(const struct rp_step_tally *tally)
 {
     return (double)tally->filled > FILLED_SHARE * (double)tally->steps &&
-           lanes_that_spread(tally) > tally->config->lanes;
+           spread_advised(tally) > spread_of(tally->config);
+}
+
+static void print_filled(const struct rp_step_tally *tally)
+{
+    char a[RP_CMD_TEXT_BYTES], b[RP_CMD_TEXT_BYTES];
+    printf("  warning: in %s of %s steps one document has more than half of the tokens (on "
+           "average the largest has %.0f %%):\n           a document longer than a row fills "
+           "rows that follow each other. ",
+           rp_cmd_count_text(tally->filled, a), rp_cmd_count_text(tally->steps, b),
+           100 * tally->largest_share / (double)tally->steps);
+    if (tally->config->stream_version == 1)
+        printf("`lanes: %" PRIu64 "` puts such rows into\n           different steps; lanes are "
+               "fixed when a run begins (see mixtures.md)\n",
+               spread_advised(tally));
+    else
+        printf("`spread: %" PRIu64 "` lets more such\n           documents alternate; a stage may "
+               "set it (see stages.md)\n",
+               spread_advised(tally));
 }
 
 void rp_step_tally_print(const struct rp_step_tally *tally)
@@ -133,12 +184,7 @@ void rp_step_tally_print(const struct rp_step_tally *tally)
                "step out with `drop_last: true`\n",
                rp_cmd_count_text(tally->padding_batches, a));
     if (are_filled(tally))
-        printf("  warning: in %s of %s steps one document has more than half of the tokens (on "
-               "average the largest has %.0f %%):\n           a document longer than a row fills "
-               "rows that follow each other. `lanes: %" PRIu64 "` puts such rows into\n           "
-               "different steps; lanes are fixed when a run begins (see mixtures.md)\n",
-               rp_cmd_count_text(tally->filled, a), rp_cmd_count_text(tally->steps, b),
-               100 * tally->largest_share / (double)tally->steps, lanes_that_spread(tally));
+        print_filled(tally);
 }
 
 void rp_step_tally_json(const struct rp_step_tally *tally, json_t *report)
@@ -148,8 +194,9 @@ void rp_step_tally_json(const struct rp_step_tally *tally, json_t *report)
         "{sI sI sI sI sf sI}", "rows_without_label", (json_int_t)tally->unlabelled.rows,
         "batches_without_label", (json_int_t)tally->unlabelled.batches, "padding_batches",
         (json_int_t)tally->padding_batches, "steps_of_one_document", (json_int_t)tally->filled,
-        "largest_document_share", mean, "lanes_advised",
-        (json_int_t)(are_filled(tally) ? lanes_that_spread(tally) : tally->config->lanes));
+        "largest_document_share", mean,
+        tally->config->stream_version == 1 ? "lanes_advised" : "spread_advised",
+        (json_int_t)(are_filled(tally) ? spread_advised(tally) : spread_of(tally->config)));
     json_object_update(report, fields);
     json_decref(fields);
 }

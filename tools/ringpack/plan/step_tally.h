@@ -33,15 +33,19 @@ struct rp_step_tally {
     /* the unfinished step's, and the unfinished micro-batch's */
     uint64_t rows, step_tokens, batch_tokens, batch_labels, largest;
     struct rp_step_counts step_unlabelled;
-    struct rp_step_document *lanes; /* [lanes] the document that each of them is cutting */
+    /* Version 1: [lanes] the document that each of them is cutting. Version 2: a hash table of the
+     * documents of the step; free places have 0 tokens */
+    struct rp_step_document *documents;
+    uint32_t document_count; /* places of it; version 2: a power of two */
 };
 
 RP_MUST_CHECK int rp_step_tally_open(struct rp_step_tally *tally, const struct rp_config *config,
                                      const struct rp_corpus *corpus, struct rp_error *error);
 void rp_step_tally_close(struct rp_step_tally *tally);
 
-/** Count the next row, in which `labels` tokens have a label. */
-void rp_step_tally_add(struct rp_step_tally *tally, const struct rp_row *row, uint64_t labels);
+/** Count the next row, which has seq_len places, and in which `labels` tokens have a label. */
+void rp_step_tally_add(struct rp_step_tally *tally, const struct rp_row *row, uint32_t seq_len,
+                       uint64_t labels);
 
 /** After the last row. is_complete: the stream ended with it. */
 void rp_step_tally_end(struct rp_step_tally *tally, bool is_complete);

@@ -11,8 +11,8 @@
 #include "base/bits.h"
 #include "base/record.h"
 #include "base/mem.h"
-#include "plan/ledger.h"
 #include "plan/token_records.h"
+#include "plan/v2/stream_token.h"
 
 #define NAME_BYTES 96
 #define DIGEST "plan_digest" /* exports of older versions do not have this field */
@@ -150,21 +150,25 @@ static bool add_lanes(json_t *fields, const struct rp_state_header *header,
 static int add_sources(json_t *fields, const void *token, size_t bytes, uint32_t count,
                        struct rp_error *error)
 {
-    struct rp_ledger_source *sources = rp_calloc((size_t)count + 1, sizeof *sources);
+    struct rp_stream_token_source source;
     char prefix[NAME_BYTES / 2];
-    int code = sources ? rp_state_ledger(token, bytes, sources, count, error)
-                       : rp_fail(error, -ENOMEM, NULL, "no memory for the sources of a token");
+    int code = 0;
     for (uint32_t j = 0; code == 0 && j < count; j++) {
+        code = rp_stream_token_source(token, bytes, j, &source, error);
+        if (code < 0)
+            break;
         snprintf(prefix, sizeof prefix, "source[%04" PRIu32 "].", j);
-        add_number(fields, prefix, "epoch", sources[j].begun_epoch);
-        add_number(fields, prefix, "pass", sources[j].pass);
-        add_number(fields, prefix, "documents", sources[j].of_epoch);
-        add_number(fields, prefix, "taken", sources[j].documents);
-        add_number(fields, prefix, "tokens", sources[j].tokens);
-        add_number(fields, prefix, "withheld", sources[j].withheld);
-        add_number(fields, prefix, "weight", sources[j].weight);
+        add_number(fields, prefix, "epoch", source.state.epoch);
+        add_number(fields, prefix, "pass", source.state.pass);
+        add_number(fields, prefix, "position", source.state.position);
+        add_number(fields, prefix, "documents", source.state.documents);
+        add_number(fields, prefix, "taken", source.state.taken);
+        add_number(fields, prefix, "tokens", source.state.tokens);
+        add_number(fields, prefix, "withheld", source.state.withheld);
+        add_number(fields, prefix, "weight", source.weight);
+        add_number(fields, prefix, "max_epochs", source.limits.max_epochs);
+        add_number(fields, prefix, "max_tokens", source.limits.max_tokens);
     }
-    free(sources);
     return code;
 }
 

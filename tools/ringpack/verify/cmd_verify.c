@@ -169,6 +169,8 @@ static void print_json(struct rp_verify *v)
 static int run(struct rp_verify *v, struct rp_error *error)
 {
     v->rows = v->rows ? v->rows : ROWS_STANDARD;
+    while (rp_plan_skips(v->plan, v->rows, 1)) /* a trainer ends at a batch from this row on */
+        v->rows++;
     int code = rp_job_open(&v->job, v->binary, v->verbose, error);
     if (code >= 0)
         code = rp_verify_continuous_run(v, error);
@@ -192,6 +194,8 @@ static int verify(void *argument, const struct rp_config *config)
     int code = rp_stream_open_corpus(&v->corpus, config, false, &error);
     if (code >= 0)
         code = rp_stream_open_plan(&v->plan, config, v->corpus, &error);
+    if (code >= 0)
+        v->reference.plan = v->plan;
     if (code >= 0)
         code = run(v, &error);
     rp_job_close(&v->job);

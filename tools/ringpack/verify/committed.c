@@ -63,7 +63,7 @@ void rp_verify_check_pass(struct rp_campaign *c)
     commit(c, &c->life.notes, UINT64_MAX);
     for (uint64_t row = 0; row < v->rows; row++) {
         struct rp_commitment *commitment = &c->committed[row];
-        if (commitment->times == 0) {
+        if (commitment->times == 0 && !v->reference.rows[row].is_skipped) {
             if (v->skips++ == 0)
                 v->first_skip = row;
             if (is_first)
@@ -135,10 +135,12 @@ static int take_row(struct rp_campaign *c, uint32_t r, const struct rp_journal_r
 }
 
 /* Whether a rank whose next row was `left_at` may continue at `row`. After the last row that is
- * compared any row may follow, because state tokens do not count rows of padding. */
+ * compared any row may follow, because state tokens do not count rows of padding. A trainer passes
+ * over a skipped step before it takes the next batch. */
 static bool is_continued(const struct rp_verify *v, uint64_t left_at, uint64_t row)
 {
-    return row == left_at || (row >= v->rows && left_at >= v->rows);
+    uint64_t first = rp_min_u64(left_at, row), end = rp_max_u64(left_at, row);
+    return first == end || first >= v->rows || rp_plan_skips(v->plan, first, end - first);
 }
 
 /* The first attach of a rank in this life (V3). */

@@ -35,13 +35,20 @@ static void show_progress(struct rp_campaign *c)
             v->kill_count, v->kills, v->lives, v->rows_compared, v->rows_different);
 }
 
+/* Whether a rank has had all rows that are compared: those that it lacks may be skipped. */
+static bool is_all_read(const struct rp_campaign *c)
+{
+    const struct rp_verify *v = c->v;
+    return c->furthest >= v->rows || rp_plan_skips(v->plan, c->furthest, v->rows - c->furthest);
+}
+
 /* The engine has ended while ranks run. Either the ranks are ending, too, and the end of their
  * journals has not been read. Or a rank was killed after its last batch, so that the engine took it
  * for done, and was started again. */
 static int follow_engine(struct rp_campaign *c, struct rp_error *error)
 {
     bool is_well = rp_child_ended_well(&c->engine);
-    if (is_well && c->furthest >= c->v->rows)
+    if (is_well && is_all_read(c))
         return rp_verify_start_engine(c, NULL, error);
     uint64_t now = rp_now_ns();
     c->ended_ns = c->ended_ns ? c->ended_ns : now;
@@ -94,7 +101,7 @@ static int run_until(struct rp_campaign *c, uint64_t rows, bool *done, struct rp
         if (code >= 0)
             code = check_children(c, done, &any_killed_itself, error);
         if (code < 0 || *done || any_killed_itself || (rows && v->rows_compared >= until) ||
-            (rows == AT_THE_END && c->furthest >= v->rows))
+            (rows == AT_THE_END && is_all_read(c)))
             return code;
         uint64_t now = rp_now_ns();
         if (v->rows_compared != seen) {

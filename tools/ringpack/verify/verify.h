@@ -35,13 +35,16 @@ struct rp_reference_row {
     struct rp_hash128 hash;
     uint64_t first_fragment;
     uint32_t fragments, tokens;
+    bool is_skipped; /* by the config: a run delivers it without fragments, or not at all */
 };
 /* Every row of the continuous run. */
 struct rp_reference {
+    const struct rp_plan *plan; /* tells which rows are skipped */
     struct rp_reference_row *rows;
     struct rp_journal_fragment *fragments;
     uint64_t row_count, row_capacity, fragment_count, fragment_capacity;
-    /* 1 + the last row with a fragment: the end of the stream, or of --rows. */
+    /* 1 + the last row with a fragment, and the skipped rows that follow it: the end of the stream,
+     * or of --rows. */
     uint64_t last_row;
     struct rp_hash128 digest;
 };

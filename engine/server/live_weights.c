@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* live_weights.c — see live_weights.h.
+ *
+ * Rows are planned ahead of the trainers. So a record stops the flow, replaces the calendar of all
+ * plans, and starts the flow at the first batch that is not published: consumers see nothing.
+ *
+ * Invariants:
+ *
+ *   - The row is at or above every row that was published, and the end of every deal window of
+ *     which a row was: no rank has begun it.
+ *   - The record is in the run journal before a row is planned with it. A start appends the
+ *     journal's records to the calendar that checkpoint and config give.
+ *   - Until the entry is written, only stream->plan has the record; the flow that uses this plan is
+ *     stopped. So a refusal gives it the calendar of the probe again. */
+#include "server/live_weights.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/defect.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "checkpoint/run_journal.h"
+#include "config/description.h"
+#include "flow/catch_up.h"
+#include "server/journal.h"
+#include "server/probe.h"
+#include "server/rings.h"
+#include "server/save.h"
+#include "server/seats.h"
+#include "server/shutdown.h"
+#include "server/start.h"
+#include "stream.h"
+
+/* ---- weights as text ------------------------------------------------------------------------- */
+
+/* Weights by source of the config. */
+struct weights {
+    uint64_t step, row;
+    uint32_t *list; /* [sources], reduced */
+    char *text;     /* `web=3 books=1`: the sources with a weight, in the order of the config */
+};
+
+static void free_weights(struct weights *weights)
+{
+    free(weights->list);
+    free(weights->text);
+}
+
+static int no_memory(struct rp_error *error)
+{
+    return rp_fail(error, -ENOMEM, NULL, "out of memory for the weights of a record");
+}
+
+static int write_text(struct weights *weights, const struct rp_config *config,
+                      struct rp_error *error)
+{
+    size_t bytes = 0;
+    FILE *out = open_memstream(&weights->text, &bytes);
+    for (uint32_t s = 0; out && s < config->source_count; s++)
+        if (weights->list[s] > 0)
+            fprintf(out, "%s%s=%" PRIu32, ftello(out) > 0 ? " " : "", config->sources[s].name,
+                    weights->list[s]);
+    return out && fclose(out) == 0 ? 0 : no_memory(error);
+}
+
+static int reduce(struct weights *weights, const uint64_t *millionths, uint32_t count,
+                  struct rp_error *error)
+{
+    uint64_t divisor = 0;
+    for (uint32_t s = 0; s < count; s++)
+        divisor = rp_gcd_u64(divisor, millionths[s]);
+    if (divisor == 0)
+        return rp_fail(error, -RP_E_USAGE, "give at least one source a weight above 0",
+                       "all weights are 0");
+    for (uint32_t s = 0; s < count; s++) {
+        if (millionths[s] / divisor > UINT32_MAX)
+            return rp_fail(error, -RP_E_USAGE,
+                           "use fewer digits: only the ratios of weights count, as of 7.2 and 1.3",
+                           "the weights have no common scale below 2^32");
+        weights->list[s] = (uint32_t)(millionths[s] / divisor);
+    }
+    return 0;
+}
+
+static int fail_name(const struct rp_config *config, const char *name, struct rp_error *error)
+{
+    struct rp_text_near near = {.word = name};
+    char hint[160];
+    for (uint32_t s = 0; s < config->source_count; s++)
+        rp_text_offer(&near, config->sources[s].name);
+    snprintf(hint, sizeof hint, "did you mean `%.60s`? the first source of the run is `%.60s`",
+             near.best ? near.best : config->sources[0].name, config->sources[0].name);
+    return rp_fail(error, -RP_E_USAGE, hint, "the run has no source `%.200s`", name);
+}
+
+static int parse_weights(const struct rp_config *config, json_t *given, uint64_t *millionths,
+                         struct rp_error *error)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach(given, name, value)
+    {
+        const char *text = json_string_value(value);
+        uint32_t s = 0;
+        while (s < config->source_count && strcmp(config->sources[s].name, name) != 0)
+            s++;
+        if (s == config->source_count)
+            return fail_name(config, name, error);
+        if (!text || rp_text_decimal(text, 6, &millionths[s]) != RP_DECIMAL_FINE)
+            return rp_fail(error, -RP_E_USAGE, "as in web=3 or web=0.25",
+                           "%.200s: expected a weight with at most 6 decimals, found \"%.100s\"",
+                           name, text ? text : "");
+    }
+    return 0;
+}
+
+static int parse_list(struct weights *weights, const struct rp_config *config, json_t *given,
+                      struct rp_error *error)
+{
+    uint64_t *millionths = rp_calloc(config->source_count, sizeof *millionths);
+    weights->list = rp_calloc(config->source_count, sizeof *weights->list);
+    int code = millionths && weights->list ? 0 : no_memory(error);
+    if (code == 0)
+        code = parse_weights(config, given, millionths, error);
+    if (code == 0)
+        code = reduce(weights, millionths, config->source_count, error);
+    if (code == 0)
+        code = write_text(weights, config, error);
+    free(millionths);
+    return code;
+}
+
+static int parse(struct weights *weights, const struct rp_delivery *delivery, const uint8_t *body,
+                 uint64_t bytes, struct rp_error *error)
+{
+    const struct rp_config *config = delivery->config;
+    json_t *request = json_loadb((const char *)body, bytes, JSON_REJECT_DUPLICATES, NULL);
+    json_t *given = json_object_get(request, "weights");
+    json_int_t step = json_integer_value(json_object_get(request, "step"));
+    int code = 0;
+    if (step < 0 || !json_is_object(given))
+        code = rp_fail(error, -RP_E_PROTOCOL, NULL, "a step and weights were expected");
+    weights->step = code == 0 ? (uint64_t)step : 0;
+    if (code == 0 && (!rp_mul_u64(weights->step, config->global_batch_size, &weights->row) ||
+                      weights->row > INT64_MAX - delivery->base_row))
+        code = rp_fail(error, -RP_E_USAGE, "name an earlier step",
+                       "step %" PRIu64 " has rows above 2^63", weights->step);
+    weights->row += delivery->base_row;
+    if (code == 0)
+        code = parse_list(weights, config, given, error);
+    json_decref(request);
+    return code;
+}
+
+/* ---- checks ---------------------------------------------------------------------------------- */
+
+/* Can this engine take other weights at all, and now? */
+static int check_engine(const struct rp_engine *engine, struct rp_error *error)
+{
+    const struct rp_stream *stream = &engine->stream;
+    static const char *const again = "nothing was changed; give the command again";
+    if (rp_plan_version(stream->plan) < 2)
+        return rp_fail(error, -RP_E_USAGE,
+                       "`ringpack serve --accept-weights` takes other weights "
+                       "at a start",
+                       "weights of a stream of version 1 change at a start only");
+    if (!stream->accepts_weights)
+        return rp_fail(error, -RP_E_USAGE,
+                       "start it with --accept-weights, or Loader(accept_weights=True)",
+                       "this engine does not accept other weights");
+    if (!engine->saving.journal)
+        return rp_fail(error, -RP_E_USAGE, "give the run a checkpoint_dir",
+                       "this engine has no run journal, and a restart would not know the weights");
+    if (!rp_life_is_running(&engine->life))
+        return rp_fail(error, -RP_E_BUSY, NULL, "the engine is stopping");
+    if (engine->delivery.state == RP_DELIVERY_ENDED)
+        return rp_fail(error, -RP_E_USAGE, NULL, "the stream has ended: all steps are delivered");
+    if (engine->delivery.state != RP_DELIVERY_RUNNING)
+        return rp_fail(error, -RP_E_BUSY, again, "the flow is not running");
+    if (engine->saving.saver.state != RP_SAVER_IDLE)
+        return rp_fail(error, -RP_E_BUSY, again, "a checkpoint is being written");
+    if (engine->peers.deferred_count > 0 || stream->planner.is_busy)
+        return rp_fail(error, -RP_E_BUSY, again, "a far row is being planned");
+    return 0;
+}
+
+static uint64_t highest_tail(const struct rp_delivery *delivery)
+{
+    uint64_t highest = 0;
+    for (uint32_t r = 0; r < delivery->ring_count; r++)
+        highest = rp_max_u64(highest, delivery->rings[r].tail);
+    return RP_DEFECT(take_late_weights) ? rp_delivery_consumed(delivery) : highest;
+}
+
+static int check_row(const struct rp_engine *engine, const struct weights *weights,
+                     struct rp_error *error)
+{
+    const struct rp_delivery *delivery = &engine->delivery;
+    uint64_t published = rp_delivery_row(delivery, highest_tail(delivery));
+    uint64_t least = rp_max_u64(published, engine->stream.start_row);
+    uint64_t first = rp_div_up(least - delivery->base_row, engine->config->global_batch_size);
+    char hint[128];
+    if (weights->row >= least && weights->row > 0)
+        return 0;
+    snprintf(hint, sizeof hint, "nothing was changed; name step %" PRIu64 " or a later one",
+             rp_max_u64(first, 1));
+    return rp_fail(error, -RP_E_USAGE, hint,
+                   "step %" PRIu64 " is begun: rows up to row %" PRIu64 " are with the trainers",
+                   weights->step, least);
+}
+
+/* ---- applying -------------------------------------------------------------------------------- */
+
+static int stop_flow(struct rp_engine *engine, struct rp_error *error)
+{
+    size_t bytes;
+    uint64_t row;
+    const void *state = rp_flow_state_at(engine->delivery.flow,
+                                         rp_delivery_lowest_tail(&engine->delivery), &bytes, &row);
+    int code = state ? rp_engine_keep_state(&engine->stream, row, state, bytes, error) : 0;
+    if (code >= 0)
+        rp_engine_stop_flow(engine);
+    return code;
+}
+
+/* The flow begins at the first batch that is not published, with the calendar of the probe. */
+static int start_flow(struct rp_engine *engine, struct rp_error *error)
+{
+    uint64_t begin = rp_delivery_lowest_tail(&engine->delivery);
+    int code = rp_engine_probe_batch(engine, begin, error);
+    return code < 0 ? code : rp_engine_start_flow(engine, error);
+}
+
+/* Append the record to the calendar of the flow's plan, at the first row that no rank has. */
+static int append_record(struct rp_engine *engine, const struct weights *weights,
+                         struct rp_error *error)
+{
+    struct rp_stream *stream = &engine->stream;
+    void *state = rp_calloc(1, stream->state_bytes_max);
+    size_t bytes;
+    if (!state)
+        return no_memory(error);
+    int code = rp_engine_probe_batch(engine, highest_tail(&engine->delivery), error);
+    if (code >= 0)
+        code = rp_plan_try_save(stream->probe, state, &bytes, error);
+    if (code >= 0)
+        code = rp_plan_load(stream->plan, state, bytes, false, error);
+    if (code >= 0)
+        code = rp_plan_append_weights(stream->plan, weights->row, weights->list, error);
+    free(state);
+    if (code == 1)
+        return rp_fail(error, -RP_E_USAGE, "nothing was changed: they hold from there on already",
+                       "row %" PRIu64 " has a record with these weights", weights->row);
+    bool fits = code < 0 ||
+                (rp_plan_state_bytes_max(stream->plan) <= rp_plan_state_bytes_max(stream->probe) &&
+                 rp_plan_max_docs_per_row(stream->plan) <= rp_plan_max_docs_per_row(stream->probe));
+    return fits ? code
+                : rp_fail(error, -RP_E_USAGE, "write a stage into the config, and start it again",
+                          "a source would join at row %" PRIu64
+                          ", and this engine has no room for its state",
+                          weights->row);
+}
+
+/* The plans other than the flow's; those of catch-up flows are opened anew. */
+static int follow(struct rp_stream *stream, struct rp_error *error)
+{
+    struct rp_plan *plans[] = {stream->probe, stream->planner.plan, stream->scout};
+    int code = 0;
+    for (size_t i = 0; i < RP_ARRAY_COUNT(plans) && code >= 0; i++)
+        code = plans[i] ? rp_plan_follow(plans[i], stream->plan, error) : 0;
+    for (uint32_t i = 0; i < RP_CATCH_UPS_MAX; i++) {
+        struct rp_catch_up_plans *plans_of_ring = &stream->catch_up_plans[i];
+        rp_plan_close(plans_of_ring->plan);
+        rp_plan_close(plans_of_ring->scout);
+        *plans_of_ring = (struct rp_catch_up_plans){.plan = NULL};
+    }
+    return code;
+}
+
+/* The record holds: forget all that was planned without it. */
+static int apply(struct rp_engine *engine, const struct weights *weights, struct rp_error *error)
+{
+    struct rp_stream *stream = &engine->stream;
+    int code = follow(stream, error);
+    if (code >= 0)
+        code = rp_engine_describe(engine, error);
+    rp_flow_forget_states_after(engine->delivery.flow, weights->row);
+    rp_engine_forget_contents(stream);
+    if (stream->kept_row > weights->row) {
+        free(stream->kept_state);
+        stream->kept_state = NULL;
+        stream->kept_bytes = 0;
+    }
+    return code;
+}
+
+/* The flow is stopped. *has_failed: the engine cannot continue. */
+static int change(struct rp_engine *engine, const struct weights *weights, bool *has_failed,
+                  struct rp_error *error)
+{
+    struct rp_error trouble;
+    bool is_unknown = false, is_written = false;
+    int code = check_row(engine, weights, error); /* tails are final now */
+    if (code >= 0)
+        code = append_record(engine, weights, error);
+    if (code >= 0) {
+        code = rp_engine_journal_weights(engine, weights->row, weights->text, &is_unknown, error);
+        is_written = code >= 0;
+    }
+    if (is_written)
+        code = apply(engine, weights, error);
+    *has_failed = is_unknown || (is_written && code < 0);
+    if (*has_failed)
+        return code;
+    int restored = is_written ? 0
+                              : rp_plan_follow(engine->stream.plan, engine->stream.probe, &trouble);
+    if (restored >= 0)
+        restored = start_flow(engine, &trouble);
+    *has_failed = restored < 0;
+    if (restored < 0)
+        *error = trouble;
+    return restored < 0 ? restored : code;
+}
+
+int rp_engine_set_weights(struct rp_engine *engine, const uint8_t *body, uint64_t bytes,
+                          char **answer, struct rp_error *error)
+{
+    struct weights weights = {.list = NULL};
+    bool has_failed = false;
+    *answer = NULL;
+    int code = check_engine(engine, error);
+    if (code >= 0)
+        code = parse(&weights, &engine->delivery, body, bytes, error);
+    if (code >= 0)
+        code = check_row(engine, &weights, error);
+    if (code >= 0)
+        code = stop_flow(engine, error);
+    if (code >= 0)
+        code = change(engine, &weights, &has_failed, error);
+    if (has_failed) {
+        *engine->life.error = *error;
+        rp_engine_fail(engine, code);
+    }
+    if (code >= 0) {
+        rp_saving_want(&engine->saving); /* also its copies elsewhere have the record then */
+        *answer = rp_asprintf("from step %" PRIu64 " on (row %" PRIu64 "): %s", weights.step,
+                              weights.row, weights.text);
+        rp_log(RP_LOG_INFO, "weights from step %" PRIu64 " on (row %" PRIu64 "): %s", weights.step,
+               weights.row, weights.text);
+    }
+    free_weights(&weights);
+    return code;
+}
+
+int rp_engine_describe(struct rp_engine *engine, struct rp_error *error)
+{
+    struct rp_stream *stream = &engine->stream;
+    char *text;
+    struct rp_contract contract;
+    int code = rp_stream_make_contract(&text, &contract, engine->config, stream->corpus,
+                                       stream->plan, error);
+    if (code < 0)
+        return code;
+    free(stream->contract_text);
+    stream->contract_text = text;
+    stream->contract = contract;
+    stream->identity = rp_record_hash(&stream->contract.stream);
+    return rp_config_describe_files(stream->corpus_files, engine->config, error);
+}
+
+/* ---- at a start ------------------------------------------------------------------------------ */
+
+struct taking {
+    struct rp_engine *engine;
+    bool appended;
+};
+
+/* The journal's text, `web=3 books=1`. A name may have spaces and `=`. */
+static int parse_text(struct weights *weights, const struct rp_config *config, const char *text,
+                      struct rp_error *error)
+{
+    weights->list = rp_calloc(config->source_count, sizeof *weights->list);
+    if (!weights->list)
+        return no_memory(error);
+    while (*text) {
+        uint32_t best = UINT32_MAX;
+        size_t longest = 0;
+        for (uint32_t s = 0; s < config->source_count; s++) {
+            size_t length = strlen(config->sources[s].name);
+            if (length >= longest && strncmp(text, config->sources[s].name, length) == 0 &&
+                text[length] == '=') {
+                best = s;
+                longest = length;
+            }
+        }
+        char *end = NULL;
+        if (best != UINT32_MAX)
+            weights->list[best] = (uint32_t)strtoull(text + longest + 1, &end, 10);
+        if (!end || end == text + longest + 1 || (*end && *end != ' '))
+            return rp_fail(error, -RP_E_MISMATCH,
+                           "give the config the sources that it had, or begin anew with --fresh",
+                           "the run journal has weights from row %" PRIu64
+                           " on of a source that the config lacks: %.300s",
+                           weights->row, text);
+        text = *end ? end + 1 : end;
+    }
+    return 0;
+}
+
+static int take_entry(void *context, uint64_t row, const char *text, struct rp_error *error)
+{
+    struct taking *taking = context;
+    struct rp_stream *stream = &taking->engine->stream;
+    struct weights weights = {.row = row};
+    int code = parse_text(&weights, stream->config, text, error);
+    if (code >= 0) {
+        code = rp_plan_append_weights(stream->plan, row, weights.list, error);
+        if (code == -RP_E_USAGE) {
+            rp_log(RP_LOG_WARNING,
+                   "the run journal has weights from row %" PRIu64 " on (%s), and this start, at "
+                   "row %" PRIu64 ", is of a stream without them: they do not hold",
+                   row, text, rp_plan_row(stream->plan));
+            code = 1;
+        } else if (code < 0) {
+            code = rp_fail_context(error, code, "weights of the run journal");
+        } else if (row >= rp_plan_row(stream->plan)) {
+            rp_log(RP_LOG_INFO, "weights from row %" PRIu64 " on, as the run journal has them: %s",
+                   row, text);
+        }
+        taking->appended |= code == 0;
+    }
+    free_weights(&weights);
+    return code < 0 ? code : 0;
+}
+
+int rp_engine_take_weights(struct rp_engine *engine, bool *appended, struct rp_error *error)
+{
+    const char *directory = engine->config->checkpoint_dir;
+    struct taking taking = {engine, false};
+    int code = 0;
+    bool is_fresh = engine->options->fresh || engine->config->resume == RP_RESUME_FRESH;
+    if (directory && rp_plan_version(engine->stream.plan) >= 2 && !is_fresh)
+        code = rp_checkpoint_journal_weights(directory, take_entry, &taking, error);
+    *appended = taking.appended;
+    return code;
+}

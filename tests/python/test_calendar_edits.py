@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of tools/python/docs/stages.md that says what may change between two starts: each row
+is tried from a state in the middle of a calendar. An allowed change gives the rows that an
+unchanged run would give as far as the change does not concern them; others are refused by field."""
+
+import copy
+
+import numpy
+import pytest
+import ringpack
+from stream_oracle import write_megatron
+
+NAMES = "web", "books", "old"
+ROW = 100  # of the state: in stage 1, which has rows 80 to 159
+BASE = {
+    "stream_version": 2,
+    "seq_len": 64,
+    "batch_size": 2,
+    "global_batch_size": 4,
+    "window": 4,
+    "spread": 2,
+    "profile": "full",
+    "stages": [
+        {"until": "20 steps"},
+        {"until": "40 steps", "weights": {"web": 1, "books": 1}},
+        {"until": "60 steps", "weights": {"web": 1}},
+        {"weights": {"web": 3, "books": 1}},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("edits")
+    made = {}
+    for seed, name in enumerate(["web", "books", "late", "old"]):
+        sizes = numpy.random.default_rng(seed).integers(1, 150, 60)
+        write_megatron(folder / name, [[n % 250] * size for n, size in enumerate(sizes)])
+        made[name] = {"name": name, "path": folder / f"{name}.bin", "max_epochs": 9, "weight": 0}
+    made["web"]["weight"], made["old"]["weight"] = 3, 1
+    del made["late"]["weight"]
+    return made
+
+
+@pytest.fixture(scope="module")
+def saved(program, sources, tmp_path_factory):
+    """The state at ROW, and the rows after it."""
+    folder = tmp_path_factory.mktemp("saved")
+    used = [sources[name] for name in NAMES]
+    with ringpack.Loader(corpus=used, run_dir=folder, **BASE) as loader:
+        for batch in loader:
+            if batch.next_row == ROW:
+                state = loader.state_dict()
+                break
+        return state, rows_of(loader, 80)
+
+
+def rows_of(loader, count, names=NAMES):
+    """Number, and fragments by name of the source, of the next rows. Provenance counts sources in
+    the order of the config."""
+    rows = {}
+    while len(rows) < count and (batch := loader.next()) is not None:
+        for row, fragments in zip(batch["rows"], batch["provenance"]):
+            found = fragments[: row["fragments"]]
+            rows[int(row["row"])] = [
+                (names[source], document, offset, length)
+                for document, offset, source, length in found.tolist()
+            ]
+    return rows
+
+
+def start(sources, saved, folder, change=None, names=NAMES, **keys):
+    used = {name: dict(sources[name]) for name in names}
+    more = copy.deepcopy(BASE)
+    if change is not None:
+        change(more, used)
+    loader = ringpack.Loader(corpus=list(used.values()), run_dir=folder, **{**more, **keys})
+    loader.load_state_dict(saved[0])
+    return loader
+
+
+def later_stage(keys, used):
+    keys["stages"][2] = {"until": "70 steps", "weights": {"books": 1}, "packing": "best_fit"}
+
+
+def own_end(keys, used):
+    keys["stages"][1]["until"] = "45 steps"
+
+
+def limits(keys, used):
+    used["web"]["max_epochs"] = 12
+
+
+def batches(keys, used):
+    keys["batch_size"], keys["global_batch_size"] = 4, 4
+
+
+def new_source(keys, used):
+    used["late"]["weight"] = 0
+    keys["stages"][2]["weights"] = {"web": 1, "late": 1}
+
+
+def nothing(keys, used):
+    pass
+
+
+ALLOWED = [
+    (nothing, {}, 180),
+    (later_stage, {}, 160),
+    (own_end, {}, 160),
+    (limits, {}, 180),
+    (batches, {}, 180),
+    (nothing, {"names": ("old", "books", "web")}, 180),
+    (new_source, {"names": ("web", "books", "late", "old")}, 160),
+    (nothing, {"skip": {"rows": [150]}}, 150),
+]
+
+
+@pytest.mark.parametrize("change, keys, same", ALLOWED)
+def test_allowed_changes(program, folder, sources, saved, change, keys, same):
+    is_changed = change is not nothing or "skip" in keys
+    with start(sources, saved, folder, change, **keys) as loader:
+        rows = rows_of(loader, 80, keys.get("names", NAMES))
+        ledger = loader.progress()["sources"]
+    assert [*ledger][:3] == ["web", "old", "books"], "in the order of their joining"
+    before = {row: found for row, found in rows.items() if row < same}
+    assert before == {row: found for row, found in saved[1].items() if row < same} and before
+    assert is_changed == (rows != saved[1]) or same == 180
+    if change is new_source:
+        assert "late" in ledger
+        assert "late" in {fragment[0] for found in rows.values() for fragment in found}
+
+
+def past(keys, used):
+    keys["stages"][1]["weights"] = {"web": 2, "books": 1}
+
+
+def earlier_end(keys, used):
+    keys["stages"][1]["until"] = "22 steps"
+
+
+def select(keys, used):
+    used["web"]["select"] = "length > 3"
+
+
+def lower_limit(keys, used):
+    used["web"]["max_tokens"] = 100
+
+
+def no_old(keys, used):
+    """Its weight in force is 0, but stage 0, which is begun, has named it."""
+
+
+REFUSED = [
+    (past, {}, r"weight\[0000\] of the stage from row 80 differs: the state has 1, this run has 2"),
+    (earlier_end, {}, "row"),
+    (select, {}, "selection"),
+    (lower_limit, {}, "the limits of source web differ"),
+    (nothing, {"seed": 9}, "seed"),
+    (nothing, {"long_doc": "truncate"}, "long_doc"),
+    (nothing, {"eos_id": 7}, "eos_id"),
+    (nothing, {"group": 2}, "group"),
+    (nothing, {"skip": {"rows": [3]}}, "skip"),
+    (nothing, {"names": ("web", "old")}, "books"),
+    (no_old, {"names": ("web", "books")}, "of the stage from row 0 differs"),
+    (nothing, {"lanes": 2}, "lanes"),
+    (nothing, {"stream_version": 1, "stages": None, "spread": None}, "stream_version"),
+]
+
+
+@pytest.mark.parametrize("change, keys, message", REFUSED)
+def test_refused_changes(program, folder, sources, saved, change, keys, message):
+    loader = start(sources, saved, folder, change, **keys)
+    with pytest.raises(ringpack.RingpackError, match=message) as told, loader:
+        pass
+    assert told.value.hint

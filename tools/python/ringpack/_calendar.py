@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The calendar of a stream, as its contract has it (engine/plan/STREAM2.md section 14)."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Optional, SupportsIndex, Union
+
+from ._arguments import whole
+from .errors import UsageError
+
+Range = Union[SupportsIndex, str, tuple[SupportsIndex, SupportsIndex]]
+"""A number, "FIRST-END" without END, or the pair (FIRST, END)."""
+_LINE = re.compile(r"(\S+?)([=~:])(.*)")
+_ESCAPED = re.compile(r"\\([0-9a-f]{2})")
+
+
+class Calendar:
+    """Facts of a contract."""
+
+    def __init__(self, contract: str, step_rows: int):
+        lines = (_LINE.fullmatch(line) for line in contract.splitlines())
+        self._fields = {line[1]: line[3] for line in lines if line}
+        self.step_rows = step_rows  # at present
+
+    def _all(self, form: str) -> list[str]:
+        """Values of the fields `form`, which has NNNN for the number, in its order."""
+        pattern = re.compile(re.escape(form).replace("NNNN", r"\d{4}"))
+        return [value for name, value in sorted(self._fields.items()) if pattern.fullmatch(name)]
+
+    def names(self) -> list[str]:
+        """Of the sources, by number."""
+        return [
+            _ESCAPED.sub(lambda part: chr(int(part[1], 16)), name).encode("latin-1").decode()
+            for name in self._all("source[NNNN].name")
+        ]
+
+    def stage_of(self, row: int) -> tuple[int, Optional[int]]:
+        """Number of the declared stage that has the row, and the row at which the next begins."""
+        begins = [int(value) for value in self._all("stage[NNNN].from")]
+        later = [begin for begin in begins if begin > row]
+        return max(0, len(begins) - len(later) - 1), min(later, default=None)
+
+    def skips(self) -> list[tuple[int, int]]:
+        """Ranges of rows that are not delivered."""
+        return [_pair(value, "skip") for value in self._all("skip[NNNN]")]
+
+
+def _pair(given: Range, name: str) -> tuple[int, int]:
+    if isinstance(given, tuple) and len(given) == 2:
+        first, end = whole(name, given[0]), whole(name, given[1])
+    elif isinstance(given, str) and re.fullmatch(r"\s*\d+\s*(-\s*\d+\s*)?", given):
+        numbers = [int(number) for number in given.split("-")]
+        first, end = numbers[0], numbers[-1] + (len(numbers) == 1)
+    elif isinstance(given, str):
+        first, end = 0, 0
+    else:
+        first = whole(name, given)
+        end = None if first is None else first + 1
+    if first is None or end is None or not 0 <= first < end:
+        raise UsageError(
+            f"skip: {name}: {given!r} is no range",
+            'give a number, "FIRST-END" without END, or the pair (FIRST, END)',
+        )
+    return first, end
+
+
+def _ranges(given: Union[Range, Iterable[Range]], name: str) -> list[tuple[int, int]]:
+    is_pair = isinstance(given, tuple) and len(given) == 2
+    if is_pair or isinstance(given, str) or not isinstance(given, Iterable):
+        return [_pair(given, name)]  # type: ignore[arg-type]
+    return [_pair(one, name) for one in given]
+
+
+def _merged(pairs: list[tuple[int, int]]) -> list[str]:
+    """The least number of ranges, ascending."""
+    ends: list[list[int]] = []
+    for first, end in sorted(pairs):
+        if ends and first <= ends[-1][1]:
+            ends[-1][1] = max(end, ends[-1][1])
+        else:
+            ends.append([first, end])
+    return [f"{first}-{end}" for first, end in ends]
+
+
+def add_skips(
+    calendar: Calendar,
+    row: int,
+    rows: Union[Range, Iterable[Range]],
+    steps: Union[Range, Iterable[Range]],
+) -> dict[str, list[str]]:
+    """The key `skip` of a config that has the calendar's skips and others at `row` or later."""
+    added = {"rows": _ranges(rows, "rows"), "steps": _ranges(steps, "steps")}
+    if not any(added.values()):
+        raise UsageError("skip: neither rows nor steps were given", "Loader.skip(steps=(120, 126))")
+    step = -(-row // calendar.step_rows)
+    for name, least in ("rows", row), ("steps", step):
+        for first, end in added[name]:
+            if first < least:
+                raise UsageError(
+                    f"skip: {name} {first}-{end} begin before {name[:-1]} {least}, the loader's "
+                    "position, so that they were delivered",
+                    f"give {name} from {least} on; to leave out earlier ones, load a state before "
+                    "them first",
+                )
+    added["rows"] += calendar.skips()
+    return {name: _merged(pairs) for name, pairs in added.items() if pairs}
+
+
+def progress_of(described: Mapping[str, Any], calendar: Optional[Calendar]) -> dict[str, Any]:
+    """See Loader.progress. described: of the position's state."""
+    row, sources = described["next_row"], described["sources"]
+    stage, stage_end = described.get("stage", 0), None
+    if calendar is not None:
+        stage, stage_end = calendar.stage_of(row)
+        if described["stream_version"] == 1:
+            sources = dict(zip(calendar.names(), sources.values())) or sources
+    return {
+        "row": row,
+        "step": -(-row // calendar.step_rows) if calendar else None,
+        "stage": stage,
+        "stage_end": stage_end,
+        "counted_row": described["window_first"],
+        "documents": described["documents"],
+        "tokens": described["tokens"],
+        "sources": sources,
+    }
