@@ -302,7 +302,7 @@ def test_a_trainer_in_another_stage_is_refused(program, folder, corpora):
     engine = serve(program, folder, stream, (1, 4), "--state", like)
     try:
         with pytest.raises(CheckpointMismatchError, match="row 8 has seq_len 32, and this engine"):
-            Ranks(engine, 1, token=token)
+            Ranks(engine, 1, token=token, connect_timeout=0.3)
         with Ranks(engine, 1) as ranks:
             assert ranks.loaders[0].next_row == end
     finally:
