@@ -209,14 +209,6 @@ static int judge_closed(const struct rp_ring_view *view, struct rp_error *error)
     }
 }
 
-/* Of a ring that has ended: does the next engine begin at another stage? */
-static bool ends_stage(const struct rp_ring_view *view)
-{
-    char text[sizeof(((struct rp_ring_engine *)0)->message) + 1];
-    rp_ring_view_message(view, text, sizeof text);
-    return text[0] != 0;
-}
-
 /* The trainer holds leases on all slots, so no batch can follow until the oldest is released: an
  * error, unless the engine is dead, or batches that were passed over take some of the slots. In
  * both cases the client attaches again, and gets a new ring that begins at its row. */
@@ -284,7 +276,8 @@ static int try_take(struct rp_client *client, struct rp_batch *batch, struct rp_
     }
     if (code == RP_RING_CLOSED) {
         code = judge_closed(&client->current->view, error);
-        client->stage_ended = code == RP_NEXT_END && ends_stage(&client->current->view);
+        client->stage_ended = code == RP_NEXT_END &&
+                              rp_ring_view_ends_stage(&client->current->view);
         return code;
     }
     if (code == RP_RING_EMPTY)

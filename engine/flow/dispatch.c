@@ -19,9 +19,7 @@
  * batches before it are delivered. */
 #include "flow/dispatch.h"
 
-#include <inttypes.h>
 #include <sched.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 
@@ -385,17 +383,6 @@ static int step_exists(struct rp_dispatch *d, struct rp_error *error)
     return code < 0 ? code : d->has_row;
 }
 
-/* The ring's word for trainers: empty, or the stage whose rows have another shape. */
-static void tell_stage_end(struct rp_dispatch *d)
-{
-    struct rp_plan_stage next;
-    d->ticket->message[0] = 0;
-    if (rp_plan_next_stage(d->plan, &next) && !RP_DEFECT(end_stages_as_streams))
-        snprintf(d->ticket->message, sizeof d->ticket->message,
-                 "stage %" PRIu32 " begins at row %" PRIu64 " with rows of seq_len %" PRIu32,
-                 next.number, next.row, next.seq_len);
-}
-
 static int dispatch_all(struct rp_dispatch *d, struct rp_error *error)
 {
     int code = save_state(d, error);
@@ -418,7 +405,7 @@ static int dispatch_all(struct rp_dispatch *d, struct rp_error *error)
     if (code < 0)
         return code;
     d->ticket->stream_ends = 1;
-    tell_stage_end(d);
+    rp_plan_stage_text(d->plan, d->ticket->message, sizeof d->ticket->message);
     close_ticket(d);
     code = hand_on(d, error);
     if (code >= 0)

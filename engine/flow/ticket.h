@@ -182,9 +182,10 @@ struct rp_ticket {
     RP_LINE_ALIGNED struct rp_a64 state; /* I1. PAIRS ticket-state: release store / acquire load */
     uint64_t batch;
     uint32_t transfer_count, read_count, row_count, mask_count;
-    uint32_t batch_ends;  /* 1: the last ticket of its micro-batch */
-    uint32_t stream_ends; /* 1: no micro-batch follows; the ticket has no transfers, and `message` is
-                           empty or the next stage's (enum rp_ring_status) */
+    uint32_t batch_ends; /* 1: the last ticket of its micro-batch */
+    /* 1: no micro-batch follows; the ticket has no transfers, and `message` is that of RP_RING_END
+     */
+    uint32_t stream_ends;
     uint32_t
         is_block_read; /* 1: reads a block of documents for later tickets; no transfers either */
     int32_t error;     /* negative code: the reads or the plan failed; message says why */

@@ -5,8 +5,10 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "base/bits.h"
+#include "base/defect.h"
 #include "base/mem.h"
 #include "plan/packing.h"
 #include "plan/plan_state.h"
@@ -300,6 +302,16 @@ bool rp_plan_next_stage(const struct rp_plan *plan, struct rp_plan_stage *stage)
     if (is_end)
         *stage = rp_v2_present_stage(plan->v2);
     return is_end;
+}
+
+void rp_plan_stage_text(const struct rp_plan *plan, char *text, size_t capacity)
+{
+    struct rp_plan_stage next;
+    text[0] = '\0';
+    if (rp_plan_next_stage(plan, &next) && !RP_DEFECT(end_stages_as_streams))
+        snprintf(text, capacity,
+                 "stage %" PRIu32 " begins at row %" PRIu64 " with rows of seq_len %" PRIu32,
+                 next.number, next.row, next.seq_len);
 }
 
 bool rp_plan_is_in_run(const struct rp_plan *plan)

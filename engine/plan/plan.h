@@ -158,6 +158,8 @@ struct rp_plan_stage {
 /** If rp_plan_is_stage_end, that stage. */
 bool rp_plan_next_stage(const struct rp_plan *plan, struct rp_plan_stage *stage);
 
+/** The same in words; empty if it is not the end of a stage. */
+void rp_plan_stage_text(const struct rp_plan *plan, char *text, size_t capacity);
 /** Whether the plan is at a row of this run, or at its end. */
 bool rp_plan_is_in_run(const struct rp_plan *plan);
 

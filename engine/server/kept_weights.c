@@ -18,8 +18,8 @@ static int no_memory(struct rp_error *error)
     return rp_fail(error, -ENOMEM, NULL, "out of memory for the weights of a record");
 }
 
-int rp_weights_text(char **text, const struct rp_config *config, const uint32_t *weights,
-                    struct rp_error *error)
+int rp_kept_weights_text(char **text, const struct rp_config *config, const uint32_t *weights,
+                         struct rp_error *error)
 {
     size_t bytes = 0;
     *text = NULL;
@@ -109,7 +109,7 @@ static int take(struct rp_engine *engine, const struct rp_plan_weights *entry,
     struct rp_stream *stream = &engine->stream;
     uint64_t row = rp_plan_row(stream->plan);
     char *text;
-    int code = rp_weights_text(&text, engine->config, entry->weights, error);
+    int code = rp_kept_weights_text(&text, engine->config, entry->weights, error);
     if (code >= 0)
         code = rp_plan_append_weights(stream->plan, entry->row, entry->weights, error);
     if (code == -RP_E_USAGE)

@@ -7,8 +7,8 @@
 #include "server/engine.h"
 
 /** `web=3 books=1`: the sources with a weight, in the order of the config. The caller frees it. */
-RP_MUST_CHECK int rp_weights_text(char **text, const struct rp_config *config,
-                                  const uint32_t *weights, struct rp_error *error);
+RP_MUST_CHECK int rp_kept_weights_text(char **text, const struct rp_config *config,
+                                       const uint32_t *weights, struct rp_error *error);
 
 /* The weights that the run journal has, in the order of their writing. */
 struct rp_weights_ahead {

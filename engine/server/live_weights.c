@@ -118,7 +118,7 @@ static int parse_list(struct weights *weights, const struct rp_config *config, j
     if (code == 0)
         code = reduce(weights, millionths, config->source_count, error);
     if (code == 0)
-        code = rp_weights_text(&weights->text, config, weights->list, error);
+        code = rp_kept_weights_text(&weights->text, config, weights->list, error);
     free(millionths);
     return code;
 }

@@ -63,9 +63,10 @@ static int look_at_token(struct rp_engine *engine, struct asked *asked,
     int code = rp_engine_probe_row(engine, facts->row, asked->token, bytes, error);
     if (code < 0)
         return code;
-    /* The end of the run is no place to begin: its trainers have had all rows. */
-    bool is_end = rp_plan_is_stage_end(engine->stream.probe) && !engine->delivery.had_consumer;
-    if (is_end || !rp_plan_is_in_run(engine->stream.probe))
+    /* The end of the run is no place to begin: only its own trainers have had all rows. */
+    bool begins = !asked->names_row && !engine->delivery.has_consumed;
+    if ((begins && rp_plan_is_stage_end(engine->stream.probe)) ||
+        !rp_plan_is_in_run(engine->stream.probe))
         return rp_fail(error, -RP_E_MISMATCH,
                        "nothing was changed; stop this engine, and start it with `--state FILE` of "
                        "this trainer's state",

@@ -100,14 +100,13 @@ static bool tell_stage_end(struct rp_engine *engine)
     if (!rp_plan_next_stage(engine->stream.plan, &next))
         return false;
     engine->life.stage_ended = true;
-    rp_log_event(
-        RP_EVENT_stage_ended,
-        "every rank has had all rows of seq_len %" PRIu32 ": stage %" PRIu32
-        " begins at row %" PRIu64 " with rows of seq_len %" PRIu32 "; %s",
-        rp_plan_run_seq_len(engine->stream.plan), next.number, next.row, next.seq_len,
-        engine->saving.checkpoints
-            ? "a checkpoint of that row is saved, and the same command goes on from it"
-            : "the same command goes on from there with a trainer's state, as --state FILE");
+    rp_log_event(RP_EVENT_stage_ended,
+                 "every rank has had all rows of seq_len %" PRIu32 ": stage %" PRIu32
+                 " begins at row %" PRIu64 " with rows of seq_len %" PRIu32 "; %s",
+                 rp_plan_run_seq_len(engine->stream.plan), next.number, next.row, next.seq_len,
+                 engine->saving.checkpoints
+                     ? "a checkpoint of that row is saved, and the same command continues there"
+                     : "the same command continues there with a trainer's state, as --state FILE");
     return true;
 }
 

@@ -59,8 +59,9 @@ struct rp_ring_header {
 
 enum rp_ring_status {
     RP_RING_RUNNING, /* more batches will come */
-    /* Batches end before number `end`; all of them have been or will be published. `message` is
-     * empty at the end of the stream; otherwise it names the stage that the next engine begins at */
+    /* batches end before number `end`; all of them have been or will be published. `message` is
+     * empty at the end of the stream; otherwise it names the stage at which the next engine begins
+     */
     RP_RING_END,
     RP_RING_STOPPED, /* the engine is stopping: no more batches in this generation */
     RP_RING_FAILED,  /* the engine met an error: text in `message`, its negative code in `end` */

@@ -169,6 +169,11 @@ int rp_ring_view_take(struct rp_ring_view *view, const uint8_t **slot,
     return RP_RING_CLOSED;
 }
 
+bool rp_ring_view_ends_stage(const struct rp_ring_view *view)
+{
+    return engine_words(view)->message[0] != '\0';
+}
+
 void rp_ring_view_message(const struct rp_ring_view *view, char *text, size_t capacity)
 {
     RP_ASSERT(text && capacity > 0);

@@ -4,9 +4,12 @@ through kills, stages of another seq_len, and other numbers of ranks.
 
 The oracle (tests/oracle/stream2.py) is written only from engine/plan/STREAM2.md."""
 
+import json
+import os
 import random
 
 import pytest
+import ringpack
 from ringpack.errors import CheckpointMismatchError
 from stream2_kit import Stream2, random_stream
 from stream_kit import Corpus, Engine, Ranks, Written, write_state
@@ -225,3 +228,126 @@ def test_appended_documents_join_at_the_next_start(program, folder, grow):
     finally:
         engine.kill()
     assert served.digest == sum(after.digests) % 2**128
+
+
+# ---- loaders, refusals ---------------------------------------------------------------------------
+
+
+def plain_stream(corpora, **changes):
+    """Two stages of other seq_len, without random parts."""
+    stage = {"from": 0, "seq_len": 32, "packing": "lookahead", "window": 4, "fill": "pad"}
+    stage |= {"weight": {"a": 1, "b": 1}, "max_docs_per_row": 6, "global_batch_size": STEP}
+    stages = [{**stage, "until": ("steps", 2)}, {"seq_len": 64}]
+    keys = {"seed": 3, "shuffle": "document", "group": 1, "long_doc": "split", **changes}
+    sources = [{"name": "a", "max_epochs": 2}, {"name": "b", "max_epochs": 2}]
+    return Stream2(corpora[0], keys, sources, stages).run()
+
+
+def loop(loader, served, most=None):
+    for batch in loader:
+        served.take([batch], 1, 4)
+        most = most and most - 1
+        if most == 0:
+            return
+
+
+@pytest.mark.parametrize("has_directory", [True, False])
+def test_a_new_loader_begins_the_next_stage(program, folder, corpora, has_directory):
+    """Its own engine ends with the stage. The next one begins at the checkpoint, or at a state."""
+    stream, state = plain_stream(corpora), None
+    served = Served(stream)
+    config = {**stream.config(), "batch_size": 4, "profile": "full", "run_dir": str(folder)}
+    if has_directory:
+        config["checkpoint_dir"] = str(folder / "saved")
+    path = folder / "config.yaml"
+    path.write_text(json.dumps(config))  # JSON is YAML
+    for is_stage, seq_len in (True, 32), (False, 64):
+        with ringpack.Loader(str(path), program=program) as loader:
+            if state and not has_directory:
+                loader.load_state_dict(state)
+            loop(loader, served)
+            assert loader.stage_ended is is_stage
+            assert list(loader) == []  # nothing more, and no pass from the first row
+            state = loader.state_dict(text=True)
+            assert loader.attach()._client.geometry.seq_len == seq_len
+    assert served.row == len(stream.rows) and served.digest == sum(stream.digests) % 2**128
+
+
+def refusal(program, folder, config, *arguments):
+    engine = Engine(program, folder, config, *arguments, wait=False)
+    try:
+        begins = os.read(engine.ready, 16)
+        assert not begins, "the engine begins:\n" + engine.log()
+        assert engine.wait() == 2, engine.log()
+    finally:
+        engine.kill()
+    return engine.log()[-1500:]
+
+
+def test_starts_that_would_shift_a_stage_are_refused(program, folder, corpora):
+    stream = plain_stream(corpora)
+    _, token = stop_at(program, folder, stream, (1, 4), 4)
+    path = write_state(folder / "state", token)
+    config = {**stream.config(), "batch_size": 4}
+    said = refusal(program, folder, config, "--state", path)
+    assert "begins at row 16, inside of a step" in said
+    assert "steps of global_batch_size 8 begin at rows 12 and 20" in said
+    assert "until: row N" in said
+
+
+def test_a_trainer_in_another_stage_is_refused(program, folder, corpora):
+    stream = plain_stream(corpora)
+    end, _ = stream.end_of_run(0)
+    _, token = stop_at(program, folder, stream, (1, 4), 8)
+    like = write_state(folder / "state", stream.state(end, token))
+    engine = serve(program, folder, stream, (1, 4), "--state", like)
+    try:
+        with pytest.raises(CheckpointMismatchError, match="row 8 has seq_len 32, and this engine"):
+            Ranks(engine, 1, token=token, connect_timeout=0.3)
+        with Ranks(engine, 1) as ranks:
+            assert ranks.loaders[0].next_row == end
+    finally:
+        engine.kill()
+
+
+def test_checkpoints_of_the_other_version_are_refused(program, folder, corpora):
+    stream = plain_stream(corpora)
+    saved = {"checkpoint_dir": str(folder / "saved")}
+    stop_at(program, folder, stream, (1, 4), 8, **saved)
+    second = {**stream.config(), "batch_size": 4, **saved}
+    new = "stream_version stages max_epochs".split()
+    first = {key: value for key, value in second.items() if key not in new}
+    first["sources"] = [
+        {key: value for key, value in source.items() if key not in new}
+        for source in first["sources"]
+    ]
+    first = {k: v for k, v in first.items() if k not in ("group", "spread")}
+    assert "stream_version: 2 in the state token, 1 in the config" in refusal(
+        program, folder, first
+    )
+    first["checkpoint_dir"] = second["checkpoint_dir"] = str(folder / "old")
+    engine = Engine(program, folder, first)
+    with Ranks(engine, 1) as ranks:
+        assert ranks.turn() and ranks.turn()
+        engine.checkpoint()
+    assert engine.stop() == 0
+    assert "stream_version: 1 in the state token, 2 in the config" in refusal(
+        program, folder, second
+    )
+
+
+# ---- positive controls ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("defect", ["end_stages_as_streams", "lose_fragment_at_resume"])
+def test_a_broken_engine_is_noticed(broken, folder, corpora, defect, monkeypatch):
+    monkeypatch.setenv("RP_DEFECT", defect)
+    rng, stream = stream_of(0, corpora)
+    with pytest.raises(AssertionError):
+        run_to_end(broken, folder, stream, (1, 4), rng, checkpoint_dir=str(folder / "saved"))
+
+
+def test_contents_of_other_documents_are_noticed(broken, folder, monkeypatch):
+    monkeypatch.setenv("RP_DEFECT", "keep_grown_contents")
+    with pytest.raises(AssertionError, match="row 9"):
+        test_appended_documents_join_at_the_next_start(broken, folder, True)

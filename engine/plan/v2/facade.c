@@ -48,6 +48,14 @@ static int adopt(struct rp_plan_v2 *v2, struct parts *parts, struct rp_error *er
 {
     uint32_t count = rp_calendar_source_count(parts->calendar), sources = v2->spec.source_count;
     bool is_renumbered = false;
+    size_t most = rp_stream_token_bytes_max(parts->calendar);
+    if (most > RP_STREAM_TOKEN_BYTES_MAX) {
+        close_parts(parts);
+        return rp_fail(
+            error, -RP_E_CONFIG, "lower window, or use fewer sources",
+            "a state token of this stream may need %zu bytes, and at most %zu are allowed", most,
+            RP_STREAM_TOKEN_BYTES_MAX);
+    }
     parts->places = rp_calloc((size_t)count + 1, sizeof *parts->places);
     parts->numbers = rp_calloc((size_t)sources + 1, sizeof *parts->numbers);
     parts->fragments = rp_calloc((size_t)most_fragments(parts->calendar, 0) + 1,

@@ -39,6 +39,7 @@ TRY_S = 0.5  # a wait for an engine is cut into these; it grows where the engine
 SILENCE_S = 30.0  # without a batch, before a loop that waits for ever says so
 _RESTARTS_MAX = 3  # our own engine's, without a batch in between
 _LAST_RANKS_S = 30.0  # time of other local ranks for the end of a finite stream
+_OTHER_STAGE_S = 5.0  # time of the rank that starts the engine for starting it in our stage
 STEPS: set[Any] = set()  # the code that must not run twice at a time, filled in by loader.py
 
 
@@ -170,10 +171,12 @@ class Attached(Placed):
                 is_other = "this engine serves rows of seq_len" in str(failure)  # server/rejoin.c
                 if not is_other or self._token is None or time.monotonic() >= deadline:
                     raise
-                if self._engine is None:  # another process starts it at its own state
+                if self._engine is not None:
+                    self._start_at(self._token)
+                elif time.monotonic() - begin < _OTHER_STAGE_S:
                     time.sleep(0.05)
                 else:
-                    self._start_at(self._token)
+                    raise
             except PASSING as failure:
                 if time.monotonic() >= deadline:
                     raise
