@@ -51,12 +51,12 @@ static const struct rp_source_state *source_state(struct rp_plan_v2 *v2, uint32_
     uint32_t number = v2->numbers[source];
     if (number == RP_NO_NUMBER)
         return NULL;
-    struct rp_stream_position at = rp_stream_plan_position(v2->rows);
+    struct rp_stream_position at = rp_planner_position(v2->rows);
     if (is_before_window && at.window_first != at.window_end) {
         const struct rp_snapshot *state = rp_v2_state(v2);
         return state && number < state->source_count ? &state->sources[number] : NULL;
     }
-    return rp_stream_plan_reached(v2->rows, number);
+    return rp_planner_reached(v2->rows, number);
 }
 
 static bool v2_order(struct rp_plan_v2 *v2, uint32_t source, struct rp_block_order *order)
@@ -67,7 +67,7 @@ static bool v2_order(struct rp_plan_v2 *v2, uint32_t source, struct rp_block_ord
     if (!state || state->documents == 0)
         return false;
     uint32_t number = v2->numbers[source];
-    const struct rp_stage *stage = rp_calendar_at(v2->calendar, rp_stream_plan_row(v2->rows));
+    const struct rp_stage *stage = rp_calendar_at(v2->calendar, rp_planner_row(v2->rows));
     *order = (struct rp_block_order){
         .order = {.shuffle = fixed->shuffle, .source = source},
         .documents = state->documents,

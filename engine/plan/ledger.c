@@ -99,9 +99,9 @@ static int end(bool is_whole, struct rp_error *error)
 static int read_v2(const struct rp_plan_v2 *v2, const void *token, size_t bytes,
                    struct rp_ledger_source *sources, uint32_t count, struct rp_error *error)
 {
-    struct rp_stream_token_source *found;
+    struct rp_planner_token_source *found;
     uint32_t found_count, known = v2 ? v2->number_count : count;
-    int code = rp_stream_token_sources(token, bytes, &found, &found_count, error);
+    int code = rp_planner_token_sources(token, bytes, &found, &found_count, error);
     if (code == 0 && (v2 ? found_count > known : found_count != known))
         code = rp_fail(error, -RP_E_MISMATCH, RP_TOKEN_DAMAGED_HINT,
                        "state token: it is of another stream");

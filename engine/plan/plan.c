@@ -333,7 +333,7 @@ void rp_plan_cross_stages(struct rp_plan *plan)
 
 uint64_t rp_plan_row(const struct rp_plan *plan)
 {
-    return plan->v2 ? rp_stream_plan_row(plan->v2->rows) : plan->next_row;
+    return plan->v2 ? rp_planner_row(plan->v2->rows) : plan->next_row;
 }
 
 uint64_t rp_plan_documents(const struct rp_plan *plan)
@@ -417,6 +417,6 @@ void rp_plan_counts(const struct rp_plan *plan, struct rp_plan_counts *counts)
 size_t rp_plan_state_bytes_max(const struct rp_plan *plan)
 {
     if (plan->v2)
-        return rp_stream_token_bytes_max(plan->v2->calendar);
+        return rp_planner_token_bytes_max(plan->v2->calendar);
     return (size_t)rp_state_bytes_max(&plan->config, plan->source_count);
 }

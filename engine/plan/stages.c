@@ -48,7 +48,7 @@ void rp_plan_places_range(const struct rp_plan *plan, uint32_t *least, uint32_t 
 const struct rp_source_state *rp_plan_reached(const struct rp_plan *plan, uint32_t source)
 {
     uint32_t number = rp_plan_number(plan, source);
-    return number == RP_PLAN_NO_NUMBER ? NULL : rp_stream_plan_reached(plan->v2->rows, number);
+    return number == RP_PLAN_NO_NUMBER ? NULL : rp_planner_reached(plan->v2->rows, number);
 }
 
 void rp_plan_source_ledger(const struct rp_plan *plan, uint32_t source,
@@ -57,5 +57,5 @@ void rp_plan_source_ledger(const struct rp_plan *plan, uint32_t source,
     uint32_t number = rp_plan_number(plan, source);
     *ledger = (struct rp_stream_ledger){0};
     if (number != RP_PLAN_NO_NUMBER)
-        rp_stream_plan_ledger(plan->v2->rows, number, ledger);
+        rp_planner_ledger(plan->v2->rows, number, ledger);
 }

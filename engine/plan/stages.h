@@ -6,7 +6,7 @@
 
 #include "plan/plan.h"
 #include "plan/v2/calendar.h"
-#include "plan/v2/stream_plan.h"
+#include "plan/v2/planner.h"
 
 #define RP_PLAN_NO_NUMBER UINT32_MAX
 

@@ -5,7 +5,7 @@
  * existing tokens of joined sources; each state token is within its bound, and a stream that
  * continues from one gives the same row and the same next token. The contract is a record. */
 #include "fuzz.h"
-#include "plan/v2/stream_token.h"
+#include "plan/v2/planner_token.h"
 
 #define SOURCES 4u
 #define STAGES 5u
@@ -255,14 +255,13 @@ static void check_row(const struct rp_calendar *calendar, const struct rp_stream
     FUZZ_REQUIRE(tokens == row->tokens && tokens <= stage->seq_len);
 }
 
-static void *write_token(const struct rp_calendar *calendar, struct rp_stream_plan *plan,
-                         size_t *bytes)
+static void *write_token(const struct rp_calendar *calendar, struct rp_planner *plan, size_t *bytes)
 {
     struct rp_error error = {0};
-    size_t bound = rp_stream_token_bytes_max(calendar);
+    size_t bound = rp_planner_token_bytes_max(calendar);
     void *token = malloc(bound);
     FUZZ_REQUIRE(token != NULL);
-    if (rp_stream_token_write(plan, token, bytes, &error) < 0)
+    if (rp_planner_token_write(plan, token, bytes, &error) < 0)
         fuzz_failed(error.message, __FILE__, __LINE__);
     FUZZ_REQUIRE(*bytes <= bound);
     return token;
@@ -298,27 +297,27 @@ static char *begun_records(const struct rp_calendar *calendar, uint64_t row)
 
 /* Continue from the token before a row: the same row, and the same token after it. */
 static void check_resume(const struct rp_calendar *calendar, const struct rp_stream_spec *spec,
-                         struct rp_stream_plan *plan, const struct rp_stream_row *first)
+                         struct rp_planner *plan, const struct rp_stream_row *first)
 {
     struct rp_error error = {0};
     struct rp_calendar *other = NULL;
-    struct rp_stream_plan *again = NULL;
+    struct rp_planner *again = NULL;
     size_t bytes = 0, later_bytes = 0;
     void *token = write_token(calendar, plan, &bytes);
     struct rp_stream_row row;
-    int more = rp_stream_plan_next(plan, &row, &error);
-    uint64_t g = rp_stream_plan_row(plan) - (more == 1);
+    int more = rp_planner_next(plan, &row, &error);
+    uint64_t g = rp_planner_row(plan) - (more == 1);
     FUZZ_REQUIRE(first == NULL || g == first->row + 1);
     char *known = begun_records(calendar, g);
     struct rp_stream_resume resume = {.begun_records = known};
-    int code = rp_stream_token_resume(&other, &again, spec, fuzz_at_edge(token, bytes), bytes,
-                                      &resume, &error);
+    int code = rp_planner_token_resume(&other, &again, spec, fuzz_at_edge(token, bytes), bytes,
+                                       &resume, &error);
     if (code < 0 && more >= 0)
         fuzz_failed(error.message, __FILE__, __LINE__);
     if (again != NULL) {
         struct rp_stream_row same;
         struct rp_error later = {0};
-        FUZZ_REQUIRE(rp_stream_plan_next(again, &same, &later) == more);
+        FUZZ_REQUIRE(rp_planner_next(again, &same, &later) == more);
         FUZZ_REQUIRE(more < 1 || (same.row == row.row && same.count == row.count &&
                                   memcmp(same.fragments, row.fragments,
                                          row.count * sizeof *row.fragments) == 0));
@@ -330,7 +329,7 @@ static void check_resume(const struct rp_calendar *calendar, const struct rp_str
         free(mine);
         free(its);
     }
-    rp_stream_plan_close(again);
+    rp_planner_close(again);
     rp_calendar_close(other);
     free(known);
     free(token);
@@ -340,8 +339,8 @@ static void check_plan(const struct rp_calendar *calendar, const struct rp_strea
                        uint32_t resume_at)
 {
     struct rp_error error = {0};
-    struct rp_stream_plan *plan;
-    if (!fuzz_accepted(rp_stream_plan_open(&plan, calendar, &error), &error))
+    struct rp_planner *plan;
+    if (!fuzz_accepted(rp_planner_open(&plan, calendar, &error), &error))
         return;
     struct rp_stream_row row = {.row = UINT64_MAX};
     for (uint32_t g = 0; g < ROWS; g++) {
@@ -349,13 +348,13 @@ static void check_plan(const struct rp_calendar *calendar, const struct rp_strea
             check_resume(calendar, spec, plan, g == 0 ? NULL : &row);
             g++;
         }
-        int more = rp_stream_plan_next(plan, &row, &error);
+        int more = rp_planner_next(plan, &row, &error);
         FUZZ_REQUIRE(more == 1 || more == 0 || error.message[0] != 0);
         if (more < 1)
             break;
         check_row(calendar, &row, g);
     }
-    rp_stream_plan_close(plan);
+    rp_planner_close(plan);
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)

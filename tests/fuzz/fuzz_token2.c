@@ -65,23 +65,23 @@ static void check_unseen(const struct variant *v, const void *read, size_t bytes
         return;
     uint64_t documents[] = {0, 7, own->documents - 1};
     bool used[3];
-    rp_stream_token_used(unseen, documents, 3, used);
+    rp_planner_token_used(unseen, documents, 3, used);
     rp_unseen_close(unseen);
 }
 
 static void check_taken(const struct variant *v, struct kit_run *run, size_t bytes)
 {
     struct rp_error error = {0};
-    struct rp_stream_token_info info;
+    struct rp_planner_token_info info;
     bytes = forget_trusted(bytes, &v->kit.spec.fixed);
     FUZZ_REQUIRE(kit_save(run, after) == bytes && memcmp(after, token, bytes) == 0);
-    FUZZ_REQUIRE(rp_stream_token_info(fuzz_at_edge(token, bytes), bytes, &info, &error) == 0);
-    FUZZ_REQUIRE(info.position.next_row == rp_stream_plan_row(run->plan) && info.bytes == bytes);
+    FUZZ_REQUIRE(rp_planner_token_info(fuzz_at_edge(token, bytes), bytes, &info, &error) == 0);
+    FUZZ_REQUIRE(info.position.next_row == rp_planner_row(run->plan) && info.bytes == bytes);
     struct rp_stream_row row;
     int planned = 1;
     for (unsigned i = 0; i < 6 && planned > 0; i++) {
         uint64_t tokens = 0;
-        planned = rp_stream_plan_next(run->plan, &row, &error);
+        planned = rp_planner_next(run->plan, &row, &error);
         for (uint32_t f = 0; planned > 0 && f < row.count; f++) {
             const struct rp_fragment *fragment = &row.fragments[f];
             FUZZ_REQUIRE(fragment->source < KIT_SOURCES);
@@ -113,8 +113,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bool same = bytes == v->bytes[row] && memcmp(token, v->tokens[row], bytes) == 0;
     const void *read = fuzz_at_edge(token, bytes);
     check_unseen(v, read, bytes);
-    int code = rp_stream_token_resume(&run.calendar, &run.plan, &v->kit.spec, read, bytes, &with,
-                                      &error);
+    int code = rp_planner_token_resume(&run.calendar, &run.plan, &v->kit.spec, read, bytes, &with,
+                                       &error);
     bool accepted = fuzz_accepted(code, &error);
     FUZZ_REQUIRE(accepted || !same);
     FUZZ_REQUIRE((mode & 3) || accepted == same);

@@ -10,7 +10,7 @@
 
 struct run {
     struct rp_calendar *calendar;
-    struct rp_stream_plan *plan;
+    struct rp_planner *plan;
     unsigned char *token;
 };
 
@@ -36,21 +36,21 @@ static void set_error(json_t *answer, int code, const struct rp_error *error)
 static int set_state(json_t *answer, const struct run *run, struct rp_error *error)
 {
     size_t bytes = 0;
-    int code = rp_stream_token_write(run->plan, run->token, &bytes, error);
+    int code = rp_planner_token_write(run->plan, run->token, &bytes, error);
     if (code < 0)
         return code;
-    if (bytes > rp_stream_token_bytes_max(run->calendar))
+    if (bytes > rp_planner_token_bytes_max(run->calendar))
         rp_spec_fail("stream2_dump", "a token is longer than its bound");
     char *hex = rp_spec_hex(run->token, bytes);
     json_object_set_new(answer, "token", json_string(hex));
     free(hex);
-    struct rp_stream_position position = rp_stream_plan_position(run->plan);
-    if (position.next_row != rp_stream_plan_row(run->plan))
+    struct rp_stream_position position = rp_planner_position(run->plan);
+    if (position.next_row != rp_planner_row(run->plan))
         rp_spec_fail("stream2_dump", "two positions");
     json_t *ledgers = json_array();
     for (uint32_t j = 0; j < rp_calendar_source_count(run->calendar); j++) {
         struct rp_stream_ledger ledger = {0};
-        rp_stream_plan_ledger(run->plan, j, &ledger);
+        rp_planner_ledger(run->plan, j, &ledger);
         json_t *own = json_array();
         append_number(own, ledger.planned);
         append_number(own, ledger.waiting);
@@ -94,7 +94,7 @@ static int set_rows(json_t *answer, const struct run *run, uint64_t rows, struct
         if (code < 0 || n == rows)
             return code;
         struct rp_stream_row row;
-        code = rp_stream_plan_next(run->plan, &row, error);
+        code = rp_planner_next(run->plan, &row, error);
         if (code == 0)
             json_object_set_new(own, "end", json_true());
         if (code < 1)
@@ -133,8 +133,8 @@ static int resume_run(struct run *run, const struct rp_spec2 *spec, const json_t
         .begun_records = json_string_value(json_object_get(job, "records")),
         .weights = rp_spec2_weights(&arrays, json_object_get(job, "weights")),
         .grow = rp_spec2_get(job, "grow", 1) != 0};
-    int code = rp_stream_token_resume(&run->calendar, &run->plan, &spec->spec, token, bytes,
-                                      &resume, error);
+    int code = rp_planner_token_resume(&run->calendar, &run->plan, &spec->spec, token, bytes,
+                                       &resume, error);
     free(token);
     rp_spec2_free(&arrays);
     return code;
@@ -151,10 +151,10 @@ static int open_run(struct run *run, const struct rp_spec2 *spec, const json_t *
         struct rp_calendar_position position = {0};
         code = rp_calendar_open(&run->calendar, &spec->spec, &position, error);
         if (code == 0)
-            code = rp_stream_plan_open(&run->plan, run->calendar, error);
+            code = rp_planner_open(&run->plan, run->calendar, error);
     }
     if (code == 0)
-        run->token = malloc(rp_stream_token_bytes_max(run->calendar));
+        run->token = malloc(rp_planner_token_bytes_max(run->calendar));
     return code;
 }
 
@@ -172,7 +172,7 @@ static json_t *answer_job(const json_t *job)
         code = set_rows(answer, &run, rp_spec_u64(job, "rows"), &error);
     if (code < 0)
         set_error(answer, code, &error);
-    rp_stream_plan_close(run.plan);
+    rp_planner_close(run.plan);
     rp_calendar_close(run.calendar);
     free(run.token);
     rp_spec2_free(&spec);

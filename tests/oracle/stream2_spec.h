@@ -7,7 +7,7 @@
 #ifndef RP_TESTS_ORACLE_STREAM2_SPEC_H
 #define RP_TESTS_ORACLE_STREAM2_SPEC_H
 
-#include "plan/v2/stream_token.h"
+#include "plan/v2/planner_token.h"
 #include "plan_spec.h"
 
 struct rp_spec2_memory {

@@ -5,7 +5,7 @@
 
 #include "plan_corpus.h"
 
-#include "plan/v2/stream_plan.h"
+#include "plan/v2/planner.h"
 
 #define STREAM_SOURCES_MAX 3
 #define STREAM_STAGES_MAX 2
@@ -23,7 +23,7 @@ struct stream {
     struct rp_stage_spec stages[STREAM_STAGES_MAX];
     struct rp_stream_spec spec;
     struct rp_calendar *calendar;
-    struct rp_stream_plan *plan;
+    struct rp_planner *plan;
 };
 
 static inline void stream_lengths_of(const void *context, const uint64_t *documents, uint32_t count,
@@ -90,7 +90,7 @@ static inline int stream_try_open(struct stream *stream, struct rp_error *error)
     struct rp_calendar_position position = {0};
     int code = rp_calendar_open(&stream->calendar, &stream->spec, &position, error);
     if (code == 0)
-        code = rp_stream_plan_open(&stream->plan, stream->calendar, error);
+        code = rp_planner_open(&stream->plan, stream->calendar, error);
     return code;
 }
 
@@ -103,7 +103,7 @@ static inline void stream_open(struct stream *stream)
 
 static inline void stream_close(struct stream *stream)
 {
-    rp_stream_plan_close(stream->plan);
+    rp_planner_close(stream->plan);
     rp_calendar_close(stream->calendar);
     stream->plan = NULL;
     stream->calendar = NULL;
@@ -120,7 +120,7 @@ static inline void stream_expect(struct stream *stream, const struct stream_frag
 {
     struct rp_error error = {0};
     struct rp_stream_row row;
-    int planned = rp_stream_plan_next(stream->plan, &row, &error);
+    int planned = rp_planner_next(stream->plan, &row, &error);
     if (planned < 0)
         fail_msg("%s", error.message);
     assert_int_equal(planned, expected[0].length > 0);
@@ -141,7 +141,7 @@ static inline struct rp_snapshot stream_snapshot(const struct stream *stream)
 {
     struct rp_snapshot snapshot = {0};
     struct rp_error error = {0};
-    if (rp_stream_plan_snapshot(stream->plan, &snapshot, &error) < 0)
+    if (rp_planner_snapshot(stream->plan, &snapshot, &error) < 0)
         fail_msg("%s", error.message);
     return snapshot;
 }

@@ -31,7 +31,7 @@ static void differ(struct difference *difference, const char *subject, uint64_t 
 struct run {
     struct rp_spec2 spec, arrays; /* arrays: of the weights */
     struct rp_calendar *calendar;
-    struct rp_stream_plan *plan;
+    struct rp_planner *plan;
     struct rp_error error;
 };
 
@@ -43,8 +43,8 @@ static int resume(struct run *run, const char *hex, const char *records, const j
         sscanf(hex + 2 * i, "%2hhx", &token[i]);
     struct rp_stream_resume resume = {
         .begun_records = records, .weights = rp_spec2_weights(&run->arrays, weights), .grow = true};
-    int code = rp_stream_token_resume(&run->calendar, &run->plan, &run->spec.spec, token, bytes,
-                                      &resume, &run->error);
+    int code = rp_planner_token_resume(&run->calendar, &run->plan, &run->spec.spec, token, bytes,
+                                       &resume, &run->error);
     free(token);
     return code;
 }
@@ -59,12 +59,12 @@ static int open_run(struct run *run, const json_t *stream, const char *token, co
     if (token != NULL)
         return resume(run, token, records, weights);
     int code = rp_calendar_open(&run->calendar, &run->spec.spec, &start, &run->error);
-    return code < 0 ? code : rp_stream_plan_open(&run->plan, run->calendar, &run->error);
+    return code < 0 ? code : rp_planner_open(&run->plan, run->calendar, &run->error);
 }
 
 static void close_run(struct run *run)
 {
-    rp_stream_plan_close(run->plan);
+    rp_planner_close(run->plan);
     rp_calendar_close(run->calendar);
     rp_spec2_free(&run->spec);
     rp_spec2_free(&run->arrays);
@@ -94,9 +94,9 @@ static void compare_token(const json_t *golden, struct run *run, struct differen
     size_t i, bytes = 0;
     json_t *state;
     uint64_t first = rp_spec2_at(json_array_get(rp_spec_get(golden, "rows"), 0), 0);
-    uint64_t next = rp_stream_plan_row(run->plan);
-    unsigned char *token = malloc(rp_stream_token_bytes_max(run->calendar));
-    assert_int_equal(rp_stream_token_write(run->plan, token, &bytes, &run->error), 0);
+    uint64_t next = rp_planner_row(run->plan);
+    unsigned char *token = malloc(rp_planner_token_bytes_max(run->calendar));
+    assert_int_equal(rp_planner_token_write(run->plan, token, &bytes, &run->error), 0);
     char *hex = rp_spec_hex(token, bytes);
     json_array_foreach(rp_spec_get(golden, "states"), i, state)
     {
@@ -173,10 +173,10 @@ static void compare_rows(const json_t *golden, struct run *run, struct differenc
     char hex[RP_HASH_HEX_BYTES];
     const json_t *rows = rp_spec_get(golden, "rows");
     uint64_t first = rp_spec2_at(json_array_get(rows, 0), 0);
-    uint64_t begin = rp_stream_plan_row(run->plan), end = first + json_array_size(rows);
+    uint64_t begin = rp_planner_row(run->plan), end = first + json_array_size(rows);
     compare_token(golden, run, difference);
     for (uint64_t g = begin; g < end; g++) {
-        int code = rp_stream_plan_next(run->plan, &row, &run->error);
+        int code = rp_planner_next(run->plan, &row, &run->error);
         if (code != 1) {
             differ(difference, code < 0 ? run->error.message : "the end", g);
             return;
@@ -189,7 +189,7 @@ static void compare_rows(const json_t *golden, struct run *run, struct differenc
     const char *wanted = json_string_value(rp_spec_get(golden, "digest"));
     if (begin == first && strcmp(wanted, rp_hash128_hex(digest, hex)) != 0)
         differ(difference, "content digest", end);
-    if (rp_spec_u64(golden, "ends") == 1 && rp_stream_plan_next(run->plan, &row, &run->error) != 0)
+    if (rp_spec_u64(golden, "ends") == 1 && rp_planner_next(run->plan, &row, &run->error) != 0)
         differ(difference, "end of the stream", end);
 }
 

@@ -65,17 +65,17 @@ static void rows_are_those_of_the_stream_by_places_of_the_config(void **state)
         if (dealt)
             deal(&stream);
         struct rp_calendar *calendar;
-        struct rp_stream_plan *raw;
+        struct rp_planner *raw;
         struct rp_error error = {0};
         const struct rp_calendar_position begin = {0};
         check(rp_calendar_open(&calendar, &stream.spec, &begin, &error), &error);
-        check(rp_stream_plan_open(&raw, calendar, &error), &error);
+        check(rp_planner_open(&raw, calendar, &error), &error);
         struct rp_plan *plan = open_stream(&stream);
         struct rp_stream_row expected;
         struct rp_row row;
         uint64_t rows = 0, skipped = 0, moved = 0;
         while (rp_plan_next(plan, &row, &error) == 1) {
-            assert_int_equal(rp_stream_plan_next(raw, &expected, &error), 1);
+            assert_int_equal(rp_planner_next(raw, &expected, &error), 1);
             assert_int_equal(row.row, rows++);
             assert_int_equal(row.planned, expected.planned);
             assert_int_equal(row.count, expected.count);
@@ -91,7 +91,7 @@ static void rows_are_those_of_the_stream_by_places_of_the_config(void **state)
             moved += row.planned != row.row;
         }
         assert_true(rows > 2 * CHANGE_ROW);
-        assert_int_equal(rp_stream_plan_next(raw, &expected, &error), 0);
+        assert_int_equal(rp_planner_next(raw, &expected, &error), 0);
         assert_int_equal(skipped, 3);
         assert_int_equal(moved > 0, dealt);
         assert_false(rp_plan_is_stage_end(plan));
@@ -105,7 +105,7 @@ static void rows_are_those_of_the_stream_by_places_of_the_config(void **state)
         assert_int_equal(counts.buffered, 0);
         assert_true(counts.cuts > 0);
         rp_plan_close(plan);
-        rp_stream_plan_close(raw);
+        rp_planner_close(raw);
         rp_calendar_close(calendar);
     }
 }

@@ -242,7 +242,7 @@ static void test_epoch_without_piece(void **state)
     struct rp_stream_row row;
     struct rp_error error = {0};
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(rp_stream_plan_next(stream.plan, &row, &error), -RP_E_EMPTY);
+        assert_int_equal(rp_planner_next(stream.plan, &row, &error), -RP_E_EMPTY);
         assert_non_null(strstr(error.message, "source web: a whole epoch"));
     }
     stream_close(&stream);
@@ -263,7 +263,7 @@ static void test_damage_is_met_when_visited(void **state)
     stream_expect(&stream, (struct stream_fragment[]){{0, 1, 0, 4}, {0}});
     struct rp_stream_row row;
     struct rp_error error = {0};
-    assert_int_equal(rp_stream_plan_next(stream.plan, &row, &error), -RP_E_CORRUPT);
+    assert_int_equal(rp_planner_next(stream.plan, &row, &error), -RP_E_CORRUPT);
     assert_non_null(strstr(error.message, "document 2 is damaged"));
     stream_close(&stream);
 }
@@ -293,20 +293,19 @@ static void test_restore(void **state)
     struct stream whole, again;
     open_boundary(&whole);
     for (uint64_t from = 0; from < 6; from++) {
-        struct rp_stream_position position = rp_stream_plan_position(whole.plan);
+        struct rp_stream_position position = rp_planner_position(whole.plan);
         struct rp_snapshot snapshot = stream_snapshot(&whole);
         open_boundary(&again);
         struct rp_error error = {0};
-        assert_int_equal(rp_stream_plan_restore(again.plan, &snapshot, &position, NULL, 0, &error),
-                         0);
+        assert_int_equal(rp_planner_restore(again.plan, &snapshot, &position, NULL, 0, &error), 0);
         rp_snapshot_free(&snapshot);
         struct rp_stream_row row, other;
-        while (rp_stream_plan_next(again.plan, &row, &error) > 0)
+        while (rp_planner_next(again.plan, &row, &error) > 0)
             assert_int_equal(row.row, row.planned);
         struct rp_snapshot end = stream_snapshot(&again);
         struct stream unbroken;
         open_boundary(&unbroken);
-        while (rp_stream_plan_next(unbroken.plan, &other, &error) > 0)
+        while (rp_planner_next(unbroken.plan, &other, &error) > 0)
             continue;
         struct rp_snapshot expected = stream_snapshot(&unbroken);
         assert_true(is_equal(&expected, &end));
@@ -314,7 +313,7 @@ static void test_restore(void **state)
         rp_snapshot_free(&end);
         stream_close(&unbroken);
         stream_close(&again);
-        assert_int_equal(rp_stream_plan_next(whole.plan, &row, &error), 1);
+        assert_int_equal(rp_planner_next(whole.plan, &row, &error), 1);
     }
     stream_close(&whole);
 }

@@ -25,8 +25,8 @@ static int plan_rows(struct stream *stream, uint64_t rows, struct rp_error *erro
 {
     struct rp_stream_row row;
     int planned = 1;
-    while (planned > 0 && rp_stream_plan_row(stream->plan) < rows)
-        planned = rp_stream_plan_next(stream->plan, &row, error);
+    while (planned > 0 && rp_planner_row(stream->plan) < rows)
+        planned = rp_planner_next(stream->plan, &row, error);
     return planned < 0 ? planned : 0;
 }
 
@@ -51,12 +51,12 @@ static int continue_from_snapshot(struct rp_error *error)
     if (code == 0)
         code = plan_rows(&stream, 6, error);
     if (code == 0)
-        code = rp_stream_plan_snapshot(stream.plan, &snapshot, error);
+        code = rp_planner_snapshot(stream.plan, &snapshot, error);
     if (code == 0) {
-        struct rp_stream_position position = rp_stream_plan_position(stream.plan);
+        struct rp_stream_position position = rp_planner_position(stream.plan);
         struct rp_limits limits[2] = {{.max_epochs = 1}, {.max_epochs = 1}};
         assert_int_equal(position.window_first, 4);
-        code = rp_stream_plan_restore(stream.plan, &snapshot, &position, limits, 2, error);
+        code = rp_planner_restore(stream.plan, &snapshot, &position, limits, 2, error);
     }
     if (code == 0)
         code = plan_rows(&stream, 1000, error);

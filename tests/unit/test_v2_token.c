@@ -11,7 +11,7 @@ static void expect_same_token(struct kit_run *run, const uint8_t *expected, size
     size_t found = kit_save(run, again);
     if (found != bytes || memcmp(again, expected, bytes) != 0)
         fail_msg("variant %" PRIu32 ", row %" PRIu64 ": %s: other bytes", variant,
-                 rp_stream_plan_row(run->plan), where);
+                 rp_planner_row(run->plan), where);
 }
 
 static bool rows_equal(const struct rp_stream_row *a, const struct rp_stream_row *b)
@@ -53,7 +53,7 @@ static void a_stream_resumes_at_every_row(void **state)
         bool more = true;
         for (unsigned n = 0; n < KIT_ROWS && more; n++) {
             struct rp_stream_row row;
-            struct rp_stream_position position = rp_stream_plan_position(run.plan);
+            struct rp_stream_position position = rp_planner_position(run.plan);
             inside += position.next_row > position.window_first;
             more = kit_next(&run, &row);
             next_bytes = kit_save(&run, next);
@@ -98,12 +98,12 @@ static void a_chain_of_resumes_is_the_same_stream(void **state)
 
 static void expect_damage(const struct rp_stream_spec *spec, size_t bytes)
 {
-    struct rp_stream_token_info info;
+    struct rp_planner_token_info info;
     struct rp_error error = {0};
     const struct rp_stream_resume with = {.grow = true};
     const char *const words[3] = {"state token"};
     kit_refuse_with(spec, token, bytes, &with, -RP_E_CORRUPT, words);
-    assert_int_equal(rp_stream_token_info(token, bytes, &info, &error), -RP_E_CORRUPT);
+    assert_int_equal(rp_planner_token_info(token, bytes, &info, &error), -RP_E_CORRUPT);
 }
 
 static void every_flipped_bit_and_truncation_is_refused(void **state)
@@ -327,12 +327,12 @@ static void listings_have_the_facts(void **state)
 {
     (void)state;
     struct kit_stream kit;
-    struct rp_stream_token_info info;
-    struct rp_stream_token_source source;
+    struct rp_planner_token_info info;
+    struct rp_planner_token_source source;
     struct rp_error error = {0};
     kit_make(&kit, 20);
     size_t bytes = kit_token_at(&kit.spec, 11, token);
-    assert_int_equal(rp_stream_token_info(token, bytes, &info, &error), 0);
+    assert_int_equal(rp_planner_token_info(token, bytes, &info, &error), 0);
     assert_int_equal(info.position.next_row, 11);
     assert_int_equal(info.position.window_first, 9);
     assert_int_equal(info.position.window_end, 13);
@@ -346,16 +346,16 @@ static void listings_have_the_facts(void **state)
     assert_int_equal(info.counts.tokens_read, info.counts.emitted + info.counts.truncated +
                                                   info.counts.dropped + info.counts.left_out +
                                                   info.waiting);
-    assert_int_equal(rp_stream_token_source(token, bytes, 2, &source, &error), 0);
+    assert_int_equal(rp_planner_token_source(token, bytes, 2, &source, &error), 0);
     assert_string_equal(source.name, kit_names[2]);
     assert_int_equal(source.weight, 1); /* it joined at row 9, and has its first state */
     assert_int_equal(source.state.tokens, 0);
     assert_int_equal(source.state.documents, 50);
     assert_int_equal(source.limits.max_epochs, 2);
-    assert_int_equal(rp_stream_token_source(token, bytes, 3, &source, &error), -RP_E_USAGE);
-    struct rp_stream_token_source *all;
+    assert_int_equal(rp_planner_token_source(token, bytes, 3, &source, &error), -RP_E_USAGE);
+    struct rp_planner_token_source *all;
     uint32_t count;
-    assert_int_equal(rp_stream_token_sources(token, bytes, &all, &count, &error), 0);
+    assert_int_equal(rp_planner_token_sources(token, bytes, &all, &count, &error), 0);
     assert_int_equal(count, 3);
     assert_memory_equal(&all[2].state, &source.state, sizeof source.state);
     assert_string_equal(all[0].name, kit_names[0]);
@@ -396,7 +396,7 @@ static void a_token_of_64_sources_fits_12_kib(void **state)
     assert_int_equal(decoded.header.history_bytes, 0);
     rp_token2_free(&decoded);
     struct kit_run run = kit_resume(&kit.spec, token, bytes);
-    assert_int_equal(rp_stream_token_bytes_max(run.calendar), 12240);
+    assert_int_equal(rp_planner_token_bytes_max(run.calendar), 12240);
     assert_true(rp_calendar_knows_records(run.calendar));
     expect_same_token(&run, token, bytes, "of 64 sources", 0);
     kit_close(&run);
@@ -413,7 +413,7 @@ static void a_stream_continues_without_its_records(void **state)
     kit.contexts[0].documents = 50;
     ((struct rp_stream_source *)kit.spec.sources)[3].documents = 50;
     struct kit_run run = kit_resume(&kit.spec, token, bytes);
-    while (rp_stream_plan_row(run.plan) < 8)
+    while (rp_planner_row(run.plan) < 8)
         assert_true(kit_next(&run, &row));
     bytes = kit_save(&run, token);
     struct kit_run again_run = kit_resume(&kit.spec, token, bytes);

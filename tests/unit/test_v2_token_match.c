@@ -144,7 +144,7 @@ static void limits_change_until_they_are_reached(void **state)
 {
     (void)state;
     struct kit_stream kit;
-    struct rp_stream_token_source source;
+    struct rp_planner_token_source source;
     struct rp_error error;
     size_t bytes = make_inside(&kit), found;
     kit.sources[0].limits.max_tokens = 1000000;
@@ -153,10 +153,10 @@ static void limits_change_until_they_are_reached(void **state)
     assert_int_equal(found, bytes);
     assert_memory_equal(again, token, bytes);
     struct rp_stream_row row;
-    while (rp_stream_plan_row(run.plan) < 14)
+    while (rp_planner_row(run.plan) < 14)
         assert_true(kit_next(&run, &row));
     found = kit_save(&run, again);
-    assert_int_equal(rp_stream_token_source(again, found, 0, &source, &error), 0);
+    assert_int_equal(rp_planner_token_source(again, found, 0, &source, &error), 0);
     assert_int_equal(source.limits.max_tokens, 1000000);
     kit_close(&run);
     kit.sources[0].limits.max_tokens = 3; /* it has read more */
@@ -185,7 +185,7 @@ static void appended_documents_become_a_record(void **state)
 
     /* The record is begun, and later tokens continue, with the contract and without it. */
     struct rp_stream_row row;
-    while (rp_stream_plan_row(run.plan) < 15)
+    while (rp_planner_row(run.plan) < 15)
         assert_true(kit_next(&run, &row));
     found = kit_save(&run, again);
     char *contract = kit_contract(&run);
@@ -256,21 +256,21 @@ static void a_removed_source_keeps_its_state(void **state)
 {
     (void)state;
     struct kit_stream kit;
-    struct rp_stream_token_source before, after;
+    struct rp_planner_token_source before, after;
     struct rp_error error;
     size_t bytes = make_waiting(&kit, 40);
-    assert_int_equal(rp_stream_token_source(token, bytes, 1, &before, &error), 0);
+    assert_int_equal(rp_planner_token_source(token, bytes, 1, &before, &error), 0);
     assert_true(before.state.tokens > 0);
     kit.sources[1].is_absent = true;
     struct kit_run run = kit_resume(&kit.spec, token, bytes);
     assert_int_equal(kit_save(&run, again), bytes);
     assert_memory_equal(again, token, bytes);
     struct rp_stream_row row;
-    while (rp_stream_plan_row(run.plan) < 50)
+    while (rp_planner_row(run.plan) < 50)
         assert_true(kit_next(&run, &row));
     bytes = kit_save(&run, again);
     kit_close(&run);
-    assert_int_equal(rp_stream_token_source(again, bytes, 1, &after, &error), 0);
+    assert_int_equal(rp_planner_token_source(again, bytes, 1, &after, &error), 0);
     assert_memory_equal(&before, &after, sizeof before);
 
     run = kit_resume(&kit.spec, again, bytes); /* still without it, then with it again */

@@ -16,11 +16,11 @@ static int resume_and_write(struct rp_error *error_out)
 {
     struct kit_run run;
     size_t bytes = 0;
-    int code = rp_stream_token_resume(&run.calendar, &run.plan, &kit.spec, token, token_bytes,
-                                      &with, error_out);
+    int code = rp_planner_token_resume(&run.calendar, &run.plan, &kit.spec, token, token_bytes,
+                                       &with, error_out);
     if (code < 0)
         return code;
-    code = rp_stream_token_write(run.plan, again, &bytes, error_out);
+    code = rp_planner_token_write(run.plan, again, &bytes, error_out);
     if (code == 0) {
         assert_int_equal(bytes, token_bytes);
         assert_memory_equal(again, token, bytes);
@@ -31,10 +31,10 @@ static int resume_and_write(struct rp_error *error_out)
 
 static int list(struct rp_error *error_out)
 {
-    struct rp_stream_token_info info;
-    struct rp_stream_token_source source;
-    int code = rp_stream_token_info(token, token_bytes, &info, error_out);
-    return code < 0 ? code : rp_stream_token_source(token, token_bytes, 1, &source, error_out);
+    struct rp_planner_token_info info;
+    struct rp_planner_token_source source;
+    int code = rp_planner_token_info(token, token_bytes, &info, error_out);
+    return code < 0 ? code : rp_planner_token_source(token, token_bytes, 1, &source, error_out);
 }
 
 static int find_unseen(struct rp_error *error_out)

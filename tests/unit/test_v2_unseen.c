@@ -65,7 +65,7 @@ static void check_source(const struct rp_token2 *t, size_t bytes, struct kit_str
     uint32_t count = (uint32_t)kit->sources[j].documents;
     for (uint64_t d = 0; d < count; d++)
         documents[d] = d;
-    rp_stream_token_used(unseen, documents, count, used);
+    rp_planner_token_used(unseen, documents, count, used);
     for (uint64_t d = 0; d < count; d++) {
         if (used[d] != is_used(t, j, &kit->contexts[j], order, d))
             fail_msg("source %" PRIu32 ", document %" PRIu64 ": %d", j, d, used[d]);
@@ -155,7 +155,7 @@ static void documents_of_version_1(void **state)
             continue;
         for (uint64_t d = 0; d < source.documents; d++)
             documents[d] = d;
-        rp_stream_token_used(unseen, documents, (uint32_t)source.documents, used);
+        rp_planner_token_used(unseen, documents, (uint32_t)source.documents, used);
         for (uint64_t d = 0; d < source.documents; d++) {
             uint64_t length = corpus.lengths[1][d];
             bool may_vanish = length == 0 || length > config.seq_len;

@@ -6,7 +6,7 @@
 #include "plan_corpus.h"
 
 #include "base/bits.h"
-#include "plan/v2/stream_token.h"
+#include "plan/v2/planner_token.h"
 
 enum { SOURCES = 2, SEQ_LEN = 64, CHANGE_ROW = 40, TOKEN_BYTES = 1 << 16 };
 

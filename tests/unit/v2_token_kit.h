@@ -5,7 +5,7 @@
 
 #include "plan_corpus.h"
 
-#include "plan/v2/stream_token_format.h"
+#include "plan/v2/planner_token_format.h"
 
 enum { KIT_SOURCES = 3, KIT_STAGES = 3, KIT_TOKEN_BYTES = 1 << 16, KIT_ROWS = 40 };
 #define KIT_VARIANTS 72u
@@ -141,7 +141,7 @@ static inline void kit_make(struct kit_stream *kit, uint32_t variant)
 
 struct kit_run {
     struct rp_calendar *calendar;
-    struct rp_stream_plan *plan;
+    struct rp_planner *plan;
 };
 
 static inline struct kit_run kit_open(const struct rp_stream_spec *spec)
@@ -150,14 +150,14 @@ static inline struct kit_run kit_open(const struct rp_stream_spec *spec)
     struct rp_error error = {0};
     const struct rp_calendar_position position = {0};
     if (rp_calendar_open(&run.calendar, spec, &position, &error) != 0 ||
-        rp_stream_plan_open(&run.plan, run.calendar, &error) != 0)
+        rp_planner_open(&run.plan, run.calendar, &error) != 0)
         fail_msg("open: %s", error.message);
     return run;
 }
 
 static inline void kit_close(struct kit_run *run)
 {
-    rp_stream_plan_close(run->plan);
+    rp_planner_close(run->plan);
     rp_calendar_close(run->calendar);
     *run = (struct kit_run){NULL, NULL};
 }
@@ -165,10 +165,10 @@ static inline void kit_close(struct kit_run *run)
 static inline size_t kit_save(struct kit_run *run, uint8_t *token)
 {
     struct rp_error error = {0};
-    size_t bytes = 0, most = rp_stream_token_bytes_max(run->calendar);
+    size_t bytes = 0, most = rp_planner_token_bytes_max(run->calendar);
     assert_true(most <= KIT_TOKEN_BYTES);
-    if (rp_stream_token_write(run->plan, token, &bytes, &error) != 0)
-        fail_msg("rp_stream_token_write: %s", error.message);
+    if (rp_planner_token_write(run->plan, token, &bytes, &error) != 0)
+        fail_msg("rp_planner_token_write: %s", error.message);
     assert_true(bytes <= most);
     return bytes;
 }
@@ -176,9 +176,9 @@ static inline size_t kit_save(struct kit_run *run, uint8_t *token)
 static inline bool kit_next(struct kit_run *run, struct rp_stream_row *row)
 {
     struct rp_error error = {0};
-    int planned = rp_stream_plan_next(run->plan, row, &error);
+    int planned = rp_planner_next(run->plan, row, &error);
     if (planned < 0)
-        fail_msg("rp_stream_plan_next: %s", error.message);
+        fail_msg("rp_planner_next: %s", error.message);
     return planned > 0;
 }
 
@@ -187,7 +187,7 @@ static inline size_t kit_token_at(const struct rp_stream_spec *spec, uint64_t ro
 {
     struct kit_run run = kit_open(spec);
     struct rp_stream_row planned;
-    while (rp_stream_plan_row(run.plan) < row)
+    while (rp_planner_row(run.plan) < row)
         assert_true(kit_next(&run, &planned));
     size_t bytes = kit_save(&run, token);
     kit_close(&run);
@@ -212,7 +212,7 @@ static inline int kit_try_with(struct kit_run *run, const struct rp_stream_spec 
 {
     uint8_t *exact = malloc(bytes + 1); /* so that the sanitizer sees a read past the end */
     memcpy(exact, token, bytes);
-    int code = rp_stream_token_resume(&run->calendar, &run->plan, spec, exact, bytes, with, error);
+    int code = rp_planner_token_resume(&run->calendar, &run->plan, spec, exact, bytes, with, error);
     free(exact);
     return code;
 }
@@ -224,7 +224,7 @@ static inline struct kit_run kit_resume_with(const struct rp_stream_spec *spec,
     struct kit_run run;
     struct rp_error error = {0};
     if (kit_try_with(&run, spec, token, bytes, with, &error) != 0)
-        fail_msg("rp_stream_token_resume: %s", error.message);
+        fail_msg("rp_planner_token_resume: %s", error.message);
     return run;
 }
 

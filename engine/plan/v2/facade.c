@@ -27,14 +27,14 @@ static uint32_t most_fragments(const struct rp_calendar *calendar, uint32_t seq_
 struct parts {
     struct rp_v2_records records;
     struct rp_calendar *calendar;
-    struct rp_stream_plan *rows;
+    struct rp_planner *rows;
     uint32_t *places, *numbers;
     struct rp_fragment *fragments;
 };
 
 static void close_parts(struct parts *parts)
 {
-    rp_stream_plan_close(parts->rows);
+    rp_planner_close(parts->rows);
     rp_calendar_close(parts->calendar);
     free(parts->places);
     free(parts->numbers);
@@ -48,7 +48,7 @@ static int adopt(struct rp_plan_v2 *v2, struct parts *parts, struct rp_error *er
 {
     uint32_t count = rp_calendar_source_count(parts->calendar), sources = v2->spec.source_count;
     bool is_renumbered = false;
-    size_t most = rp_stream_token_bytes_max(parts->calendar);
+    size_t most = rp_planner_token_bytes_max(parts->calendar);
     if (most > RP_STREAM_TOKEN_BYTES_MAX) {
         close_parts(parts);
         return rp_fail(
@@ -98,7 +98,7 @@ static int adopt(struct rp_plan_v2 *v2, struct parts *parts, struct rp_error *er
 static void begin_run(struct rp_plan_v2 *v2)
 {
     bool is_known = rp_calendar_knows_records(v2->calendar);
-    v2->known_from = is_known ? 0 : rp_stream_plan_row(v2->rows);
+    v2->known_from = is_known ? 0 : rp_planner_row(v2->rows);
     v2->seq_len = rp_v2_seq_len(v2);
     free(v2->contract);
     v2->contract = NULL;
@@ -116,7 +116,7 @@ int rp_v2_open(struct rp_plan_v2 **v2_out, const struct rp_stream_spec *spec,
     v2->spec = *spec;
     int code = rp_calendar_open(&parts.calendar, spec, &begin, error);
     if (code == 0)
-        code = rp_stream_plan_open(&parts.rows, parts.calendar, error);
+        code = rp_planner_open(&parts.rows, parts.calendar, error);
     if (code < 0)
         close_parts(&parts);
     else
@@ -179,12 +179,12 @@ static const struct rp_fragment *translate(struct rp_plan_v2 *v2, const struct r
 
 int rp_v2_next(struct rp_plan_v2 *v2, struct rp_row *row, struct rp_error *error)
 {
-    uint64_t at = rp_stream_plan_row(v2->rows);
+    uint64_t at = rp_planner_row(v2->rows);
     const struct rp_stage *stage = stage_at(v2, at);
     struct rp_stream_row planned;
     if (stage->seq_len != v2->seq_len && !v2->crosses)
         return 0;
-    int code = rp_stream_plan_next(v2->rows, &planned, error);
+    int code = rp_planner_next(v2->rows, &planned, error);
     if (code <= 0)
         return code;
     count_row(v2, stage, &planned);
@@ -201,7 +201,7 @@ int rp_v2_next(struct rp_plan_v2 *v2, struct rp_row *row, struct rp_error *error
 
 uint32_t rp_v2_seq_len(const struct rp_plan_v2 *v2)
 {
-    return rp_calendar_at(v2->calendar, rp_stream_plan_row(v2->rows))->seq_len;
+    return rp_calendar_at(v2->calendar, rp_planner_row(v2->rows))->seq_len;
 }
 
 bool rp_v2_is_stage_end(const struct rp_plan_v2 *v2)
@@ -211,7 +211,7 @@ bool rp_v2_is_stage_end(const struct rp_plan_v2 *v2)
 
 bool rp_v2_is_in_run(const struct rp_plan_v2 *v2)
 {
-    uint64_t row = rp_stream_plan_row(v2->rows);
+    uint64_t row = rp_planner_row(v2->rows);
     return !rp_v2_is_stage_end(v2) ||
            (row > 0 && rp_calendar_at(v2->calendar, row - 1)->seq_len == v2->seq_len);
 }
@@ -230,7 +230,7 @@ static uint32_t stages_up_to(const struct rp_calendar *calendar, uint64_t row)
 
 struct rp_plan_stage rp_v2_present_stage(const struct rp_plan_v2 *v2)
 {
-    uint64_t row = rp_stream_plan_row(v2->rows);
+    uint64_t row = rp_planner_row(v2->rows);
     uint32_t count = stages_up_to(v2->calendar, row);
     return (struct rp_plan_stage){row, count > 0 ? count - 1 : 0, rp_v2_seq_len(v2)};
 }
@@ -238,8 +238,8 @@ struct rp_plan_stage rp_v2_present_stage(const struct rp_plan_v2 *v2)
 int rp_v2_check_steps(struct rp_plan_v2 *v2, uint64_t base, uint64_t step_rows,
                       struct rp_error *error)
 {
-    for (uint64_t row = rp_calendar_next(v2->calendar, rp_stream_plan_row(v2->rows));
-         row != RP_NO_ROW; row = rp_calendar_next(v2->calendar, row)) {
+    for (uint64_t row = rp_calendar_next(v2->calendar, rp_planner_row(v2->rows)); row != RP_NO_ROW;
+         row = rp_calendar_next(v2->calendar, row)) {
         uint64_t before = row - (row - base % step_rows) % step_rows;
         struct rp_row next;
         if (row < base || before == row || rp_v2_next(v2, &next, NULL) == 0)
@@ -281,9 +281,9 @@ uint32_t rp_v2_max_docs_per_row(const struct rp_plan_v2 *v2)
 
 const struct rp_snapshot *rp_v2_state(struct rp_plan_v2 *v2)
 {
-    uint64_t row = rp_stream_plan_position(v2->rows).window_first;
+    uint64_t row = rp_planner_position(v2->rows).window_first;
     if (!v2->has_state || v2->state.row != row)
-        v2->has_state = rp_stream_plan_snapshot(v2->rows, &v2->state, NULL) == 0;
+        v2->has_state = rp_planner_snapshot(v2->rows, &v2->state, NULL) == 0;
     return v2->has_state ? &v2->state : NULL;
 }
 
@@ -308,7 +308,7 @@ void rp_v2_counts(struct rp_plan_v2 *v2, struct rp_plan_counts *counts)
 
 int rp_v2_save(const struct rp_plan_v2 *v2, void *token, size_t *bytes, struct rp_error *error)
 {
-    return rp_stream_token_write(v2->rows, token, bytes, error);
+    return rp_planner_token_write(v2->rows, token, bytes, error);
 }
 
 /* ---- other rows, other runs ------------------------------------------------------------------ */
@@ -321,8 +321,8 @@ static int go_to(struct rp_plan_v2 *v2, struct parts *parts, const void *token, 
     struct rp_stream_spec spec = v2->spec;
     spec.record_count = parts->records.count;
     spec.records = parts->records.list;
-    int code = rp_stream_token_resume(&parts->calendar, &parts->rows, &spec, token, bytes, &resume,
-                                      error);
+    int code = rp_planner_token_resume(&parts->calendar, &parts->rows, &spec, token, bytes, &resume,
+                                       error);
     if (code == 0)
         return adopt(v2, parts, error);
     rp_v2_records_free(&parts->records);
@@ -332,8 +332,8 @@ static int go_to(struct rp_plan_v2 *v2, struct parts *parts, const void *token, 
 int rp_v2_load(struct rp_plan_v2 *v2, const void *token, size_t bytes, struct rp_error *error)
 {
     struct parts parts = {.calendar = NULL};
-    struct rp_stream_token_info info;
-    int code = rp_stream_token_info(token, bytes, &info, error);
+    struct rp_planner_token_info info;
+    int code = rp_planner_token_info(token, bytes, &info, error);
     if (code == 0 && info.position.next_row < v2->known_from)
         code = rp_fail(error, -RP_E_MISMATCH,
                        "nothing was changed; start from a checkpoint, whose contract has them",
@@ -352,7 +352,7 @@ int rp_v2_load(struct rp_plan_v2 *v2, const void *token, size_t bytes, struct rp
 /* Rows from which on weights may still be set, and the rule of ramps (section 6.1). */
 static int check_weights_at(const struct rp_plan_v2 *v2, uint64_t row, struct rp_error *error)
 {
-    struct rp_stream_position at = rp_stream_plan_position(v2->rows);
+    struct rp_stream_position at = rp_planner_position(v2->rows);
     if (row < at.window_end || row == 0)
         return rp_fail(error, -RP_E_USAGE, "name a later step",
                        "row %" PRIu64 " is begun: a row of its deal window was delivered, and the "
@@ -385,13 +385,13 @@ int rp_v2_append_weights(struct rp_plan_v2 *v2, uint64_t row, const uint32_t *we
     if (code == 0)
         code = check_weights_at(v2, row, error);
     size_t bytes = 0;
-    void *token = code < 0 ? NULL : rp_calloc(1, rp_stream_token_bytes_max(v2->calendar));
+    void *token = code < 0 ? NULL : rp_calloc(1, rp_planner_token_bytes_max(v2->calendar));
     if (code == 0 && !token)
         code = rp_fail(error, -ENOMEM, NULL, "no memory for a state token");
     if (code == 0)
-        code = rp_stream_token_write(v2->rows, token, &bytes, error);
+        code = rp_planner_token_write(v2->rows, token, &bytes, error);
     if (code == 0)
-        code = rp_v2_records_with(v2, rp_stream_plan_row(v2->rows), row, weights, &parts.records,
+        code = rp_v2_records_with(v2, rp_planner_row(v2->rows), row, weights, &parts.records,
                                   error);
     if (code == 0)
         code = go_to(v2, &parts, token, bytes, error);
@@ -407,9 +407,9 @@ int rp_v2_start(struct rp_plan_v2 *v2, const void *token, size_t bytes,
                 const struct rp_plan_start *start, struct rp_error *error)
 {
     struct parts parts = {.calendar = NULL};
-    struct rp_stream_token_info info;
+    struct rp_planner_token_info info;
     char *begun = NULL;
-    int code = rp_stream_token_info(token, bytes, &info, error);
+    int code = rp_planner_token_info(token, bytes, &info, error);
     if (code == 0)
         code = rp_v2_records_kept(v2, start, info.position.window_end, &parts.records, error);
     if (code < 0)
@@ -428,8 +428,8 @@ int rp_v2_start(struct rp_plan_v2 *v2, const void *token, size_t bytes,
         spec.record_count = parts.records.count;
         spec.records = parts.records.list;
     }
-    code = rp_stream_token_resume(&parts.calendar, &parts.rows, &spec, token, bytes, &resume,
-                                  error);
+    code = rp_planner_token_resume(&parts.calendar, &parts.rows, &spec, token, bytes, &resume,
+                                   error);
     free(begun);
     if (code < 0)
         rp_v2_records_free(&parts.records);

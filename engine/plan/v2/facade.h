@@ -9,7 +9,7 @@
 
 #include "plan/plan.h"
 #include "plan/v2/state.h"
-#include "plan/v2/stream_token.h"
+#include "plan/v2/planner_token.h"
 
 #define RP_NO_NUMBER UINT32_MAX
 
@@ -23,7 +23,7 @@ struct rp_plan_v2 {
     struct rp_stream_spec spec;   /* as the caller gave it */
     struct rp_v2_records records; /* of the calendar's spec, if it has others */
     struct rp_calendar *calendar;
-    struct rp_stream_plan *rows;
+    struct rp_planner *rows;
 
     uint32_t number_count;
     uint32_t *places;              /* [number_count]: place in the config, or RP_NO_NUMBER */

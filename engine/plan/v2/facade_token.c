@@ -16,8 +16,8 @@ bool rp_v2_is_token(const void *token, size_t bytes)
 int rp_v2_state_info(const void *token, size_t bytes, struct rp_state_info *info,
                      struct rp_error *error)
 {
-    struct rp_stream_token_info found;
-    int code = rp_stream_token_info(token, bytes, &found, error);
+    struct rp_planner_token_info found;
+    int code = rp_planner_token_info(token, bytes, &found, error);
     if (code < 0)
         return code;
     *info = (struct rp_state_info){
@@ -57,7 +57,7 @@ int rp_v2_state_info(const void *token, size_t bytes, struct rp_state_info *info
 /* ---- the part of the contract that a token has ----------------------------------------------- */
 
 static void add_source(struct rp_record_writer *writer, uint32_t j,
-                       const struct rp_stream_token_source *source)
+                       const struct rp_planner_token_source *source)
 {
     const struct rp_source_prints *prints = &source->prints;
     char name[RP_RECORD_NAME_MAX + 1];
@@ -75,13 +75,13 @@ static void add_source(struct rp_record_writer *writer, uint32_t j,
 int rp_v2_state_contract(const void *token, size_t bytes, struct rp_record_writer *writer,
                          struct rp_error *error)
 {
-    struct rp_stream_token_info info;
-    struct rp_stream_token_source *sources = NULL;
+    struct rp_planner_token_info info;
+    struct rp_planner_token_source *sources = NULL;
     uint32_t count = 0;
     char hex[RP_HASH_HEX_BYTES];
-    int code = rp_stream_token_info(token, bytes, &info, error);
+    int code = rp_planner_token_info(token, bytes, &info, error);
     if (code == 0)
-        code = rp_stream_token_sources(token, bytes, &sources, &count, error);
+        code = rp_planner_token_sources(token, bytes, &sources, &count, error);
     if (code < 0)
         return code;
     rp_record_add(writer, '=', "block_documents", "%" PRIu32, info.block_documents);

@@ -14,7 +14,7 @@
 static const struct rp_source_state *reached(const struct rp_plan_v2 *v2, uint32_t source)
 {
     uint32_t number = v2->numbers[source];
-    return number == RP_NO_NUMBER ? NULL : rp_stream_plan_reached(v2->rows, number);
+    return number == RP_NO_NUMBER ? NULL : rp_planner_reached(v2->rows, number);
 }
 
 /* Whether a source that has joined keeps its record `documents` at all boundaries in
@@ -49,7 +49,7 @@ static bool documents_of(const struct rp_plan_v2 *v2, uint32_t source, uint64_t 
     else if (!state || epoch < state->epoch)
         return rp_calendar_knows_records(v2->calendar) && is_constant(v2, number, 0, documents);
     else
-        return is_constant(v2, number, rp_stream_plan_row(v2->rows), documents);
+        return is_constant(v2, number, rp_planner_row(v2->rows), documents);
     return true;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* state.h — the whole state of a plan of version 2 before a planned row, in plain arrays in the
  * order of the state token (STREAM2.md section 12.2). The plan makes it and continues from it;
- * stream_token.c writes and reads it. Private to engine/plan/v2. */
+ * planner_token.c writes and reads it. Private to engine/plan/v2. */
 #ifndef RP_PLAN_V2_STATE_H
 #define RP_PLAN_V2_STATE_H
 

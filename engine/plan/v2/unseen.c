@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "plan/order.h"
 #include "plan/token_records.h"
-#include "plan/v2/stream_token_format.h"
+#include "plan/v2/planner_token_format.h"
 
 struct rp_unseen {
     struct rp_order order; /* of pass 0 of the token's epoch */
@@ -39,8 +39,8 @@ static int compare_items(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-void rp_stream_token_used(const struct rp_unseen *unseen, const uint64_t *documents, uint32_t count,
-                          bool *used)
+void rp_planner_token_used(const struct rp_unseen *unseen, const uint64_t *documents,
+                           uint32_t count, bool *used)
 {
     for (uint32_t i = 0; i < count; i++) {
         uint64_t document = documents[i], item = document / unseen->group;
@@ -102,7 +102,7 @@ static int check_documents(const struct opening *opening)
 
 /* ---- version 2 ------------------------------------------------------------------------------- */
 
-static int check_prints(const struct opening *opening, const struct rp_stream_token_source *had)
+static int check_prints(const struct opening *opening, const struct rp_planner_token_source *had)
 {
     const struct rp_source_view *view = opening->source->view;
     struct rp_source_prints has;
@@ -150,7 +150,7 @@ static int read_token(struct opening *opening, const struct rp_token2 *token)
         return rp_fail(opening->error, -RP_E_MISMATCH,
                        "name one of its sources; `ringpack inspect` lists them",
                        "unseen_of: the state has no source %s", name);
-    const struct rp_stream_token_source *had = &token->sources[j];
+    const struct rp_planner_token_source *had = &token->sources[j];
     *unseen = (struct rp_unseen){
         .documents = had->state.documents,
         .before = had->state.before,

@@ -7,7 +7,7 @@
 #ifndef RP_PLAN_V2_UNSEEN_H
 #define RP_PLAN_V2_UNSEEN_H
 
-#include "plan/v2/stream_token.h"
+#include "plan/v2/planner_token.h"
 
 struct rp_unseen;
 
@@ -32,7 +32,7 @@ void rp_unseen_close(struct rp_unseen *unseen); /* NULL is fine */
 uint64_t rp_unseen_selection(const struct rp_unseen *unseen);
 
 /** Whether the token has used each of `count` documents. */
-void rp_stream_token_used(const struct rp_unseen *unseen, const uint64_t *documents, uint32_t count,
-                          bool *used);
+void rp_planner_token_used(const struct rp_unseen *unseen, const uint64_t *documents,
+                           uint32_t count, bool *used);
 
 #endif

@@ -12,7 +12,7 @@
 #include "base/record.h"
 #include "base/mem.h"
 #include "plan/token_records.h"
-#include "plan/v2/stream_token.h"
+#include "plan/v2/planner_token.h"
 
 #define NAME_BYTES 96
 #define DIGEST "plan_digest" /* exports of older versions do not have this field */
@@ -150,11 +150,11 @@ static bool add_lanes(json_t *fields, const struct rp_state_header *header,
 static int add_sources(json_t *fields, const void *token, size_t bytes, uint32_t count,
                        struct rp_error *error)
 {
-    struct rp_stream_token_source source;
+    struct rp_planner_token_source source;
     char prefix[NAME_BYTES / 2];
     int code = 0;
     for (uint32_t j = 0; code == 0 && j < count; j++) {
-        code = rp_stream_token_source(token, bytes, j, &source, error);
+        code = rp_planner_token_source(token, bytes, j, &source, error);
         if (code < 0)
             break;
         snprintf(prefix, sizeof prefix, "source[%04" PRIu32 "].", j);

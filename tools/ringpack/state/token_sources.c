@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "cmd.h"
-#include "plan/v2/stream_token.h"
+#include "plan/v2/planner_token.h"
 
 static const char *const outcomes[] = {[RP_EXHAUSTED_CONTINUE] = "continue",
                                        [RP_EXHAUSTED_STOP] = "stop",
@@ -24,13 +24,13 @@ static void print_limits(const struct rp_limits *limits)
 }
 
 /* A forged token may have any bytes in a name. */
-static void print_name(const struct rp_stream_token_source *source)
+static void print_name(const struct rp_planner_token_source *source)
 {
     for (const char *at = source->name; *at; at++)
         putchar((unsigned char)*at < 0x20 || *at == 0x7f ? '?' : *at);
 }
 
-static void print_source(uint32_t number, const struct rp_stream_token_source *source)
+static void print_source(uint32_t number, const struct rp_planner_token_source *source)
 {
     const struct rp_source_state *state = &source->state;
     char a[RP_CMD_TEXT_BYTES], b[RP_CMD_TEXT_BYTES], c[RP_CMD_TEXT_BYTES];
@@ -51,10 +51,10 @@ static void print_source(uint32_t number, const struct rp_stream_token_source *s
 
 void rp_holdings_print(const void *token, size_t bytes)
 {
-    struct rp_stream_token_info info;
-    struct rp_stream_token_source source;
+    struct rp_planner_token_info info;
+    struct rp_planner_token_source source;
     char text[RP_CMD_TEXT_BYTES];
-    if (rp_stream_token_info(token, bytes, &info, NULL) < 0)
+    if (rp_planner_token_info(token, bytes, &info, NULL) < 0)
         return;
     printf("  %-16s%s documents\n", "passed over",
            rp_cmd_count_text(info.counts.passed_over, text));
@@ -63,11 +63,11 @@ void rp_holdings_print(const void *token, size_t bytes)
            info.stages_begun, info.spread, info.max_docs_per_row);
     printf("sources, by number\n");
     for (uint32_t j = 0; j < info.source_count; j++)
-        if (rp_stream_token_source(token, bytes, j, &source, NULL) == 0)
+        if (rp_planner_token_source(token, bytes, j, &source, NULL) == 0)
             print_source(j, &source);
 }
 
-static json_t *source_json(const struct rp_stream_token_source *source)
+static json_t *source_json(const struct rp_planner_token_source *source)
 {
     const struct rp_source_state *state = &source->state;
     return json_pack(
@@ -83,13 +83,13 @@ static json_t *source_json(const struct rp_stream_token_source *source)
 
 void rp_holdings_json(const void *token, size_t bytes, json_t *value)
 {
-    struct rp_stream_token_info info;
-    struct rp_stream_token_source source;
+    struct rp_planner_token_info info;
+    struct rp_planner_token_source source;
     json_t *sources = json_array();
-    if (rp_stream_token_info(token, bytes, &info, NULL) < 0)
+    if (rp_planner_token_info(token, bytes, &info, NULL) < 0)
         info.source_count = 0;
     for (uint32_t j = 0; j < info.source_count; j++)
-        if (rp_stream_token_source(token, bytes, j, &source, NULL) == 0)
+        if (rp_planner_token_source(token, bytes, j, &source, NULL) == 0)
             json_array_append_new(sources, source_json(&source));
     json_object_set_new(value, "ledger", sources);
     json_object_set_new(value, "stages_begun", json_integer((json_int_t)info.stages_begun));

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream_token.c — the state token of a plan's next row, and the facts of a token for listings. */
-#include "plan/v2/stream_token.h"
+/* planner_token.c — the state token of a plan's next row, and the facts of a token for listings. */
+#include "plan/v2/planner_token.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "plan/v2/stream_token_format.h"
+#include "plan/v2/planner_token_format.h"
 
-size_t rp_stream_token_bytes_max(const struct rp_calendar *calendar)
+size_t rp_planner_token_bytes_max(const struct rp_calendar *calendar)
 {
     size_t bytes = sizeof(struct rp_token2_header) + sizeof(struct rp_hash128);
     uint32_t count = rp_calendar_source_count(calendar);
@@ -23,15 +23,15 @@ size_t rp_stream_token_bytes_max(const struct rp_calendar *calendar)
     return bytes;
 }
 
-struct rp_token2_kept *rp_token2_kept_of(struct rp_stream_plan *plan)
+struct rp_token2_kept *rp_token2_kept_of(struct rp_planner *plan)
 {
-    struct rp_token2_kept *kept = rp_stream_plan_carried(plan);
+    struct rp_token2_kept *kept = rp_planner_carried(plan);
     if (kept)
         return kept;
-    uint32_t count = rp_calendar_source_count(rp_stream_plan_calendar(plan));
+    uint32_t count = rp_calendar_source_count(rp_planner_calendar(plan));
     kept = rp_calloc(1, sizeof *kept + count * sizeof kept->sources[0]);
     if (kept)
-        rp_stream_plan_carry(plan, kept);
+        rp_planner_carry(plan, kept);
     return kept;
 }
 
@@ -48,7 +48,7 @@ struct making {
 
 static int fill_source(struct making *making, uint32_t j, struct rp_error *error)
 {
-    struct rp_stream_token_source *source = &making->token.sources[j];
+    struct rp_planner_token_source *source = &making->token.sources[j];
     struct rp_token2_kept_source *kept = &making->kept->sources[j];
     const struct rp_stream_source *of_config = rp_calendar_source(making->calendar, j);
     snprintf(source->name, sizeof source->name, "%s", rp_calendar_source_name(making->calendar, j));
@@ -177,19 +177,19 @@ static void fill_header(struct making *making, const struct rp_stream_position *
     };
 }
 
-int rp_stream_token_write(struct rp_stream_plan *plan, void *token, size_t *bytes_out,
-                          struct rp_error *error)
+int rp_planner_token_write(struct rp_planner *plan, void *token, size_t *bytes_out,
+                           struct rp_error *error)
 {
-    struct rp_stream_position position = rp_stream_plan_position(plan);
+    struct rp_stream_position position = rp_planner_position(plan);
     struct making making = {
-        .calendar = rp_stream_plan_calendar(plan),
+        .calendar = rp_planner_calendar(plan),
         .last_row = position.next_row > 0 ? position.next_row - 1 : 0,
         .kept = rp_token2_kept_of(plan),
     };
     if (!making.kept)
         return rp_fail(error, -ENOMEM, NULL, "no memory for the sources of a token");
     making.stage = rp_calendar_at(making.calendar, making.last_row);
-    int code = rp_stream_plan_snapshot(plan, &making.token.snapshot, error);
+    int code = rp_planner_snapshot(plan, &making.token.snapshot, error);
     if (code == 0) {
         fill_header(&making, &position);
         code = fill_sources(&making, error);
@@ -216,15 +216,15 @@ static uint64_t waiting_of(const struct rp_snapshot *snapshot)
     return tokens;
 }
 
-int rp_stream_token_info(const void *token, size_t bytes, struct rp_stream_token_info *info,
-                         struct rp_error *error)
+int rp_planner_token_info(const void *token, size_t bytes, struct rp_planner_token_info *info,
+                          struct rp_error *error)
 {
     struct rp_token2 decoded;
     int code = rp_token2_decode(&decoded, token, bytes, error);
     if (code < 0)
         return code;
     const struct rp_token2_header *header = &decoded.header;
-    *info = (struct rp_stream_token_info){
+    *info = (struct rp_planner_token_info){
         .position = {header->next_row, header->window_first, header->window_end},
         .bytes = header->bytes,
         .source_count = header->source_count,
@@ -254,9 +254,9 @@ int rp_stream_token_info(const void *token, size_t bytes, struct rp_stream_token
     return 0;
 }
 
-int rp_stream_token_sources(const void *token, size_t bytes,
-                            struct rp_stream_token_source **sources_out, uint32_t *count_out,
-                            struct rp_error *error)
+int rp_planner_token_sources(const void *token, size_t bytes,
+                             struct rp_planner_token_source **sources_out, uint32_t *count_out,
+                             struct rp_error *error)
 {
     struct rp_token2 decoded;
     *sources_out = NULL;
@@ -271,12 +271,12 @@ int rp_stream_token_sources(const void *token, size_t bytes,
     return 0;
 }
 
-int rp_stream_token_source(const void *token, size_t bytes, uint32_t number,
-                           struct rp_stream_token_source *source, struct rp_error *error)
+int rp_planner_token_source(const void *token, size_t bytes, uint32_t number,
+                            struct rp_planner_token_source *source, struct rp_error *error)
 {
-    struct rp_stream_token_source *sources;
+    struct rp_planner_token_source *sources;
     uint32_t count;
-    int code = rp_stream_token_sources(token, bytes, &sources, &count, error);
+    int code = rp_planner_token_sources(token, bytes, &sources, &count, error);
     if (code < 0)
         return code;
     if (number < count)

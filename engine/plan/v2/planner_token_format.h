@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream_token_format.h — a state token of version 2 as bytes and as arrays (STREAM2.md section
+/* planner_token_format.h — a state token of version 2 as bytes and as arrays (STREAM2.md section
  * 12.2). Private to engine/plan/v2.
  *
  * A token passes two checks before a plan gets it. Decoding checks everything that the token alone
  * decides: form, ranges, and its sums. Verification compares it with calendar and documents. After
  * both, each number is safe as an index, as a bound of a loop, and in the sums of the planner. */
-#ifndef RP_PLAN_V2_STREAM_TOKEN_FORMAT_H
-#define RP_PLAN_V2_STREAM_TOKEN_FORMAT_H
+#ifndef RP_PLAN_V2_PLANNER_TOKEN_FORMAT_H
+#define RP_PLAN_V2_PLANNER_TOKEN_FORMAT_H
 
-#include "plan/v2/stream_token.h"
+#include "plan/v2/planner_token.h"
 
 #define RP_STREAM_TOKEN_MAGIC "RPSTATE" /* with its zero byte: 8 bytes */
 
@@ -54,7 +54,7 @@ RP_STATIC_ASSERT(sizeof(struct rp_token2_open_row) == 16, "STREAM2.md section 12
  * once more. */
 struct rp_token2 {
     struct rp_token2_header header;
-    struct rp_stream_token_source *sources;
+    struct rp_planner_token_source *sources;
     struct rp_snapshot snapshot;
     char *history; /* ends with a NUL; header.history_bytes counts zero bytes, too */
 };
@@ -116,9 +116,9 @@ struct rp_token2_kept {
     struct rp_token2_kept_source sources[];
 };
 /** The carried facts of a plan, made at the first call. NULL without memory. */
-struct rp_token2_kept *rp_token2_kept_of(struct rp_stream_plan *plan);
+struct rp_token2_kept *rp_token2_kept_of(struct rp_planner *plan);
 
-/* ---- resume (stream_token_match.c, stream_token_history.c) ----------------------------------- */
+/* ---- resume (planner_token_match.c, planner_token_history.c) ----------------------------------- */
 
 /* A start from a token. */
 struct rp_token2_resume {
@@ -153,7 +153,7 @@ RP_MUST_CHECK int rp_token2_history_records(const char *history, char **text_out
 bool rp_token2_history_excludes(const char *history, uint64_t row);
 /** Limits, once the window of the token is planned again: 6. */
 RP_MUST_CHECK int rp_token2_match_limits(const struct rp_token2_resume *resume,
-                                         const struct rp_stream_plan *plan);
+                                         const struct rp_planner *plan);
 
 #define RP_STREAM_TOKEN_HINT "nothing was changed; take another state token or an older checkpoint"
 #define RP_STREAM_TOKEN_DAMAGED(error, ...)                                                        \

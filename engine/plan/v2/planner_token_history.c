@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream_token_history.c — the newest stages and records of a token as text (STREAM2.md section
+/* planner_token_history.c — the newest stages and records of a token as text (STREAM2.md section
  * 12.2): its records for a calendar, and the stage that differs from the config's. */
 #include <errno.h>
 #include <inttypes.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "plan/v2/stream_token_format.h"
+#include "plan/v2/planner_token_format.h"
 
 /* An entry of a history: `stage ROW` or `record ROW`, then its lines. No text is NUL-terminated. */
 struct entry {

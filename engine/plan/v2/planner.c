@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream_plan.c — rows in the order in which they are delivered: deal windows, skips, digests and
+/* planner.c — rows in the order in which they are delivered: deal windows, skips, digests and
  * the end of the stream (STREAM2.md sections 8, 10, 15). */
-#include "plan/v2/stream_plan.h"
+#include "plan/v2/planner.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,15 +9,15 @@
 
 #include "base/bits.h"
 #include "base/mem.h"
-#include "plan/v2/stream_plan_state.h"
+#include "plan/v2/planner_state.h"
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-int rp_stream_plan_open(struct rp_stream_plan **plan_out, const struct rp_calendar *calendar,
-                        struct rp_error *error)
+int rp_planner_open(struct rp_planner **plan_out, const struct rp_calendar *calendar,
+                    struct rp_error *error)
 {
     *plan_out = NULL;
-    struct rp_stream_plan *plan = rp_calloc(1, sizeof *plan);
+    struct rp_planner *plan = rp_calloc(1, sizeof *plan);
     if (!plan)
         return rp_fail(error, -ENOMEM, NULL, "no memory for a plan");
     plan->calendar = calendar;
@@ -27,7 +27,7 @@ int rp_stream_plan_open(struct rp_stream_plan **plan_out, const struct rp_calend
     if (failed == 0)
         failed = rp_stores_saved_reserve(&plan->undo, rp_calendar_source_count(calendar), error);
     if (failed < 0) {
-        rp_stream_plan_close(plan);
+        rp_planner_close(plan);
         return failed;
     }
     *plan_out = plan;
@@ -46,7 +46,7 @@ static void free_window(struct rp_deal_window *window)
     *window = (struct rp_deal_window){0};
 }
 
-void rp_stream_plan_close(struct rp_stream_plan *plan)
+void rp_planner_close(struct rp_planner *plan)
 {
     if (!plan)
         return;
@@ -60,7 +60,7 @@ void rp_stream_plan_close(struct rp_stream_plan *plan)
 
 /* ---- planned rows ---------------------------------------------------------------------------- */
 
-static int save_state(struct rp_stream_plan *plan, struct rp_stores_saved *saved,
+static int save_state(struct rp_planner *plan, struct rp_stores_saved *saved,
                       struct rp_error *error)
 {
     saved->snapshot.row = plan->planned;
@@ -68,7 +68,7 @@ static int save_state(struct rp_stream_plan *plan, struct rp_stores_saved *saved
     return rp_stores_save(&plan->stores, saved, error);
 }
 
-static int go_back(struct rp_stream_plan *plan, const struct rp_stores_saved *saved,
+static int go_back(struct rp_planner *plan, const struct rp_stores_saved *saved,
                    struct rp_error *error)
 {
     plan->planned = saved->snapshot.row;
@@ -78,7 +78,7 @@ static int go_back(struct rp_stream_plan *plan, const struct rp_stores_saved *sa
 
 /* The fragments are hashed in place, then a record of fixed size with their hash: one hash over all
  * would need a copy of the fragments. */
-static void add_to_digest(struct rp_stream_plan *plan, const struct rp_row_draft *draft)
+static void add_to_digest(struct rp_planner *plan, const struct rp_row_draft *draft)
 {
     struct {
         struct rp_hash128 before;
@@ -107,7 +107,7 @@ static int make_row(struct rp_stores *stores, struct rp_error *error)
 /* Plan the next row into the draft: 1, or 0 at the end of the stream. The attempt at the end
  * changes no state: only a row that begins without a waiting piece, or with the actions of a
  * boundary, can be without a fragment, so only then is the state saved. */
-static int plan_row(struct rp_stream_plan *plan, struct rp_error *error)
+static int plan_row(struct rp_planner *plan, struct rp_error *error)
 {
     struct rp_stores *stores = &plan->stores;
     uint64_t row = plan->planned;
@@ -136,14 +136,14 @@ static int plan_row(struct rp_stream_plan *plan, struct rp_error *error)
     return 1;
 }
 
-static void withhold_row(struct rp_stream_plan *plan, const struct rp_fragment *fragments,
+static void withhold_row(struct rp_planner *plan, const struct rp_fragment *fragments,
                          uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
         plan->stores.feed.sources[fragments[i].source].state.withheld += fragments[i].length;
 }
 
-static bool skips(const struct rp_stream_plan *plan, uint64_t row)
+static bool skips(const struct rp_planner *plan, uint64_t row)
 {
     return plan->has_skips && rp_calendar_skips(plan->calendar, row);
 }
@@ -197,7 +197,7 @@ static int reserve_fragments(struct rp_deal_window *window, uint64_t wanted)
 }
 
 /* Copy the draft to the end of the window. */
-static int keep_row(struct rp_stream_plan *plan, const struct rp_deal *deal, struct rp_error *error)
+static int keep_row(struct rp_planner *plan, const struct rp_deal *deal, struct rp_error *error)
 {
     struct rp_deal_window *window = &plan->window;
     const struct rp_row_draft *draft = &plan->stores.draft;
@@ -217,15 +217,14 @@ static int keep_row(struct rp_stream_plan *plan, const struct rp_deal *deal, str
     return 0;
 }
 
-static const struct rp_stage *stage_of_next(const struct rp_stream_plan *plan)
+static const struct rp_stage *stage_of_next(const struct rp_planner *plan)
 {
     const struct rp_feed *feed = &plan->stores.feed;
     return plan->planned < feed->next_change ? feed->stage
                                              : rp_calendar_at(plan->calendar, plan->planned);
 }
 
-static int deal_rows(struct rp_stream_plan *plan, const struct rp_deal *deal,
-                     struct rp_error *error)
+static int deal_rows(struct rp_planner *plan, const struct rp_deal *deal, struct rp_error *error)
 {
     struct rp_deal_window *window = &plan->window;
     if (rp_deal_order(deal, window->costs, window->count, window->order, window->scratch) < 0)
@@ -239,7 +238,7 @@ static int deal_rows(struct rp_stream_plan *plan, const struct rp_deal *deal,
 }
 
 /* Plan and deal the window that begins here: its rows, 0 at the end of the stream. */
-static int plan_window(struct rp_stream_plan *plan, const struct rp_stage *stage,
+static int plan_window(struct rp_planner *plan, const struct rp_stage *stage,
                        struct rp_error *error)
 {
     struct rp_deal_window *window = &plan->window;
@@ -269,21 +268,21 @@ static int plan_window(struct rp_stream_plan *plan, const struct rp_stage *stage
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static int report_failure(const struct rp_stream_plan *plan, struct rp_error *error)
+static int report_failure(const struct rp_planner *plan, struct rp_error *error)
 {
     if (error)
         *error = plan->failure;
     return plan->failure.code;
 }
 
-static int fail_plan(struct rp_stream_plan *plan, int failed, struct rp_error *error)
+static int fail_plan(struct rp_planner *plan, int failed, struct rp_error *error)
 {
     plan->failed = true;
     plan->failure.code = failed;
     return report_failure(plan, error);
 }
 
-static void give_dealt_row(struct rp_stream_plan *plan, struct rp_stream_row *row)
+static void give_dealt_row(struct rp_planner *plan, struct rp_stream_row *row)
 {
     struct rp_deal_window *window = &plan->window;
     uint32_t x = window->order[plan->next_row - window->first];
@@ -303,8 +302,7 @@ static void give_dealt_row(struct rp_stream_plan *plan, struct rp_stream_row *ro
         window->count = 0;
 }
 
-int rp_stream_plan_next(struct rp_stream_plan *plan, struct rp_stream_row *row,
-                        struct rp_error *error)
+int rp_planner_next(struct rp_planner *plan, struct rp_stream_row *row, struct rp_error *error)
 {
     if (plan->failed)
         return report_failure(plan, error);
@@ -343,7 +341,7 @@ int rp_stream_plan_next(struct rp_stream_plan *plan, struct rp_stream_row *row,
     return 1;
 }
 
-uint64_t rp_stream_plan_row(const struct rp_stream_plan *plan)
+uint64_t rp_planner_row(const struct rp_planner *plan)
 {
     return plan->next_row;
 }
@@ -360,7 +358,7 @@ static int fail_position(const struct rp_stream_position *position, uint64_t end
                    position->window_first, position->window_end, end);
 }
 
-static int keep_limits(struct rp_stream_plan *plan, const struct rp_limits *limits, uint32_t count,
+static int keep_limits(struct rp_planner *plan, const struct rp_limits *limits, uint32_t count,
                        uint64_t end, struct rp_error *error)
 {
     free(plan->limits);
@@ -380,7 +378,7 @@ static int keep_limits(struct rp_stream_plan *plan, const struct rp_limits *limi
     return 0;
 }
 
-static int plan_begun_window(struct rp_stream_plan *plan, const struct rp_stream_position *position,
+static int plan_begun_window(struct rp_planner *plan, const struct rp_stream_position *position,
                              struct rp_error *error)
 {
     const struct rp_stage *stage = rp_calendar_at(plan->calendar, position->window_first);
@@ -396,10 +394,9 @@ static int plan_begun_window(struct rp_stream_plan *plan, const struct rp_stream
     return fail_position(position, end, error);
 }
 
-int rp_stream_plan_restore(struct rp_stream_plan *plan, const struct rp_snapshot *snapshot,
-                           const struct rp_stream_position *position,
-                           const struct rp_limits *limits, uint32_t limits_count,
-                           struct rp_error *error)
+int rp_planner_restore(struct rp_planner *plan, const struct rp_snapshot *snapshot,
+                       const struct rp_stream_position *position, const struct rp_limits *limits,
+                       uint32_t limits_count, struct rp_error *error)
 {
     plan->window.count = 0;
     plan->is_over = plan->failed = false;

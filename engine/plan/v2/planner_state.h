@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream_plan_state.h — the members of a plan of version 2. Private to engine/plan/v2. */
-#ifndef RP_PLAN_V2_STREAM_PLAN_STATE_H
-#define RP_PLAN_V2_STREAM_PLAN_STATE_H
+/* planner_state.h — the members of a plan of version 2. Private to engine/plan/v2. */
+#ifndef RP_PLAN_V2_PLANNER_STATE_H
+#define RP_PLAN_V2_PLANNER_STATE_H
 
 #include "plan/v2/deal.h"
 #include "plan/v2/stores.h"
-#include "plan/v2/stream_plan.h"
+#include "plan/v2/planner.h"
 
 struct rp_dealt_row {
     uint64_t first; /* its first fragment in the window */
@@ -26,7 +26,7 @@ struct rp_deal_window {
     struct rp_stores_saved before; /* the state before `first` */
 };
 
-struct rp_stream_plan {
+struct rp_planner {
     const struct rp_calendar *calendar;
     struct rp_stores stores;  /* after all planned rows */
     uint64_t next_row;        /* g */

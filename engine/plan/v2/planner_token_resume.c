@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream_token_resume.c — the calendar and the plan at the row of a token (STREAM2.md section
+/* planner_token_resume.c — the calendar and the plan at the row of a token (STREAM2.md section
  * 12.4). */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "plan/v2/stream_token_format.h"
+#include "plan/v2/planner_token_format.h"
 
 /* The spec of the calendar: the caller's, and one record more at row e. */
 struct extended {
@@ -327,7 +327,7 @@ static int make_calendar(const struct rp_token2_resume *resume, struct rp_calend
 /* ---- the plan -------------------------------------------------------------------------------- */
 
 /* The plan keeps for its next token: limits up to row e, and sources that left the config. */
-static int keep(const struct rp_token2_resume *resume, struct rp_stream_plan *plan)
+static int keep(const struct rp_token2_resume *resume, struct rp_planner *plan)
 {
     struct rp_token2_kept *kept = rp_token2_kept_of(plan);
     if (!kept)
@@ -335,7 +335,7 @@ static int keep(const struct rp_token2_resume *resume, struct rp_stream_plan *pl
     kept->limits_end = resume->token.header.window_end;
     kept->oldest = rp_token2_history_oldest(resume->token.history, resume->token.header.next_row);
     for (uint32_t j = 0; j < resume->token.header.source_count; j++) {
-        const struct rp_stream_token_source *had = &resume->token.sources[j];
+        const struct rp_planner_token_source *had = &resume->token.sources[j];
         kept->sources[j] = (struct rp_token2_kept_source){
             .limits = had->limits,
             .is_removed = !resume->sources[j],
@@ -349,7 +349,7 @@ static int keep(const struct rp_token2_resume *resume, struct rp_stream_plan *pl
     return 0;
 }
 
-static int restore(const struct rp_token2_resume *resume, struct rp_stream_plan *plan)
+static int restore(const struct rp_token2_resume *resume, struct rp_planner *plan)
 {
     const struct rp_token2_header *header = &resume->token.header;
     struct rp_limits *limits = rp_calloc(header->source_count, sizeof *limits);
@@ -359,21 +359,21 @@ static int restore(const struct rp_token2_resume *resume, struct rp_stream_plan 
         limits[j] = resume->token.sources[j].limits;
     const struct rp_stream_position position = {header->next_row, header->window_first,
                                                 header->window_end};
-    int code = rp_stream_plan_restore(plan, &resume->token.snapshot, &position, limits,
-                                      header->source_count, resume->error);
+    int code = rp_planner_restore(plan, &resume->token.snapshot, &position, limits,
+                                  header->source_count, resume->error);
     free(limits);
     if (code == 0)
         code = rp_token2_match_limits(resume, plan);
     return code < 0 ? code : keep(resume, plan);
 }
 
-int rp_stream_token_resume(struct rp_calendar **calendar_out, struct rp_stream_plan **plan_out,
-                           const struct rp_stream_spec *spec, const void *token, size_t bytes,
-                           const struct rp_stream_resume *with, struct rp_error *error)
+int rp_planner_token_resume(struct rp_calendar **calendar_out, struct rp_planner **plan_out,
+                            const struct rp_stream_spec *spec, const void *token, size_t bytes,
+                            const struct rp_stream_resume *with, struct rp_error *error)
 {
     struct rp_token2_resume resume = {.spec = spec, .with = with, .error = error};
     struct rp_calendar *calendar = NULL;
-    struct rp_stream_plan *plan = NULL;
+    struct rp_planner *plan = NULL;
     *calendar_out = NULL;
     *plan_out = NULL;
     int code = rp_token2_decode(&resume.token, token, bytes, error);
@@ -384,14 +384,14 @@ int rp_stream_token_resume(struct rp_calendar **calendar_out, struct rp_stream_p
     if (code == 0)
         code = make_calendar(&resume, &calendar);
     if (code == 0)
-        code = rp_stream_plan_open(&plan, calendar, error);
+        code = rp_planner_open(&plan, calendar, error);
     if (code == 0)
         code = restore(&resume, plan);
     free(resume.sources);
     free(resume.names);
     rp_token2_free(&resume.token);
     if (code < 0) {
-        rp_stream_plan_close(plan);
+        rp_planner_close(plan);
         rp_calendar_close(calendar);
         return code;
     }

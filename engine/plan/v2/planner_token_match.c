@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream_token_match.c — the comparisons of a token with the config and the corpus that continue
+/* planner_token_match.c — the comparisons of a token with the config and the corpus that continue
  * it (STREAM2.md section 12.4). Each refusal names the field, both values and a remedy. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "plan/v2/stream_token_format.h"
+#include "plan/v2/planner_token_format.h"
 
 struct value {
     char text[96];
@@ -109,7 +109,7 @@ static const char *drop_word(enum rp_drop_untrained drop)
 }
 
 static int match_prints(const struct rp_token2_resume *resume,
-                        const struct rp_stream_token_source *had,
+                        const struct rp_planner_token_source *had,
                         const struct rp_stream_source *has)
 {
     struct rp_source_prints prints;
@@ -134,7 +134,7 @@ static int match_prints(const struct rp_token2_resume *resume,
 
 static int match_source(struct rp_token2_resume *resume, uint32_t j)
 {
-    const struct rp_stream_token_source *had = &resume->token.sources[j];
+    const struct rp_planner_token_source *had = &resume->token.sources[j];
     const struct rp_stream_source *has = resume->sources[j];
     enum rp_too_long too_long = has->too_long;
     int code = compare(resume, "too_long", had->name, word(too_long_word(had->too_long)),
@@ -154,7 +154,7 @@ static int match_source(struct rp_token2_resume *resume, uint32_t j)
 /* Check that a source that left the config gives no further item. `pieces`: its waiting ones. */
 static int match_removed(struct rp_token2_resume *resume, uint32_t j, uint32_t pieces)
 {
-    const struct rp_stream_token_source *had = &resume->token.sources[j];
+    const struct rp_planner_token_source *had = &resume->token.sources[j];
     resume->removed++;
     if (had->weight > 0)
         return rp_fail(resume->error, -RP_E_MISMATCH,
@@ -251,13 +251,13 @@ static struct value limits_text(const struct rp_limits *limits)
     return out;
 }
 
-int rp_token2_match_limits(const struct rp_token2_resume *resume, const struct rp_stream_plan *plan)
+int rp_token2_match_limits(const struct rp_token2_resume *resume, const struct rp_planner *plan)
 {
     const struct rp_token2_header *header = &resume->token.header;
-    const struct rp_stage *stage = rp_calendar_at(rp_stream_plan_calendar(plan),
+    const struct rp_stage *stage = rp_calendar_at(rp_planner_calendar(plan),
                                                   header->next_row > 0 ? header->next_row - 1 : 0);
     for (uint32_t j = 0; j < header->source_count; j++) {
-        const struct rp_source_state *state = rp_stream_plan_reached(plan, j);
+        const struct rp_source_state *state = rp_planner_reached(plan, j);
         const struct rp_limits *had = &resume->token.sources[j].limits, *has = &stage->limits[j];
         char hint[192];
         if (!resume->sources[j] || is_reached(had, state) == is_reached(has, state))
@@ -309,7 +309,7 @@ static int match_parameters(const struct rp_token2_resume *resume,
         code = compare(resume, fields[i].field, at, fields[i].had, fields[i].has,
                        "set it back: a stage that is begun never changes");
     for (uint32_t j = 0; j < header->source_count && code == 0; j++) {
-        const struct rp_stream_token_source *had = &resume->token.sources[j];
+        const struct rp_planner_token_source *had = &resume->token.sources[j];
         if (!resume->sources[j] || j >= stage->joined)
             continue;
         code = compare(resume, "weight", had->name, number(had->weight), number(stage->weights[j]),

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream_token_check.c — the checks of a decoded token that need neither calendar nor documents:
+/* planner_token_check.c — the checks of a decoded token that need neither calendar nor documents:
  * the range of every value, and the sums of STREAM2.md sections 12.2 and 13. */
 #include <errno.h>
 #include <inttypes.h>
 
 #include "base/mem.h"
-#include "plan/v2/stream_token_format.h"
+#include "plan/v2/planner_token_format.h"
 
 __extension__ typedef unsigned __int128 wide; /* sums of forged 64-bit numbers do not overflow */
 __extension__ typedef __int128 wide_signed;
@@ -106,7 +106,7 @@ static int check_deal(const struct rp_token2_header *header, struct rp_error *er
 
 static int check_source(const struct rp_token2 *token, uint32_t j, struct rp_error *error)
 {
-    const struct rp_stream_token_source *source = &token->sources[j];
+    const struct rp_planner_token_source *source = &token->sources[j];
     const struct rp_source_state *state = &source->state;
     uint32_t group = token->header.group;
     if (state->documents < group || state->documents % group != 0 || state->before % group != 0 ||
@@ -143,14 +143,14 @@ static int check_source(const struct rp_token2 *token, uint32_t j, struct rp_err
 /* Names, each as its place in the token: pointers to equal names differ, so they are compared. */
 static int compare_names(const void *a, const void *b)
 {
-    const struct rp_stream_token_source *const *x = a, *const *y = b;
+    const struct rp_planner_token_source *const *x = a, *const *y = b;
     return strcmp((*x)->name, (*y)->name);
 }
 
 static int check_names(const struct rp_token2 *token, struct rp_error *error)
 {
     uint32_t count = token->header.source_count;
-    const struct rp_stream_token_source **sorted = rp_calloc(count, sizeof *sorted);
+    const struct rp_planner_token_source **sorted = rp_calloc(count, sizeof *sorted);
     int code = 0;
     if (!sorted)
         return rp_fail(error, -ENOMEM, NULL, "no memory for the names in a token");

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream_plan_facts.c — position, snapshot and ledger of a plan (STREAM2.md sections 10.5, 12.1).
+/* planner_facts.c — position, snapshot and ledger of a plan (STREAM2.md sections 10.5, 12.1).
  * None of them changes the plan. */
 #include <string.h>
 
-#include "plan/v2/stream_plan_state.h"
+#include "plan/v2/planner_state.h"
 
-struct rp_stream_position rp_stream_plan_position(const struct rp_stream_plan *plan)
+struct rp_stream_position rp_planner_position(const struct rp_planner *plan)
 {
     const struct rp_deal_window *window = &plan->window;
     if (window->count == 0)
@@ -16,7 +16,7 @@ struct rp_stream_position rp_stream_plan_position(const struct rp_stream_plan *p
 
 /* The state before the window that is being delivered. Sources that join at its first row have
  * their first state (section 12.2). */
-static int copy_begun(const struct rp_stream_plan *plan, struct rp_snapshot *snapshot,
+static int copy_begun(const struct rp_planner *plan, struct rp_snapshot *snapshot,
                       struct rp_error *error)
 {
     const struct rp_snapshot *before = &plan->window.before.snapshot;
@@ -44,8 +44,8 @@ static int copy_begun(const struct rp_stream_plan *plan, struct rp_snapshot *sna
     return 0;
 }
 
-int rp_stream_plan_snapshot(const struct rp_stream_plan *plan, struct rp_snapshot *snapshot,
-                            struct rp_error *error)
+int rp_planner_snapshot(const struct rp_planner *plan, struct rp_snapshot *snapshot,
+                        struct rp_error *error)
 {
     if (plan->window.count > 0)
         return copy_begun(plan, snapshot, error);
@@ -64,24 +64,23 @@ int rp_stream_plan_snapshot(const struct rp_stream_plan *plan, struct rp_snapsho
     return 0;
 }
 
-const struct rp_calendar *rp_stream_plan_calendar(const struct rp_stream_plan *plan)
+const struct rp_calendar *rp_planner_calendar(const struct rp_planner *plan)
 {
     return plan->calendar;
 }
 
-const struct rp_source_state *rp_stream_plan_reached(const struct rp_stream_plan *plan,
-                                                     uint32_t number)
+const struct rp_source_state *rp_planner_reached(const struct rp_planner *plan, uint32_t number)
 {
     const struct rp_feed *feed = &plan->stores.feed;
     return number < feed->source_count ? &feed->sources[number].state : NULL;
 }
 
-void *rp_stream_plan_carried(const struct rp_stream_plan *plan)
+void *rp_planner_carried(const struct rp_planner *plan)
 {
     return plan->carried;
 }
 
-void rp_stream_plan_carry(struct rp_stream_plan *plan, void *carried)
+void rp_planner_carry(struct rp_planner *plan, void *carried)
 {
     free(plan->carried);
     plan->carried = carried;
@@ -101,7 +100,7 @@ static uint64_t waiting_in(const struct rp_snapshot *snapshot, uint32_t number)
     return tokens;
 }
 
-static void begun_ledger(const struct rp_stream_plan *plan, uint32_t number,
+static void begun_ledger(const struct rp_planner *plan, uint32_t number,
                          struct rp_stream_ledger *ledger)
 {
     const struct rp_deal_window *window = &plan->window;
@@ -125,8 +124,8 @@ static void begun_ledger(const struct rp_stream_plan *plan, uint32_t number,
     }
 }
 
-void rp_stream_plan_ledger(const struct rp_stream_plan *plan, uint32_t number,
-                           struct rp_stream_ledger *ledger)
+void rp_planner_ledger(const struct rp_planner *plan, uint32_t number,
+                       struct rp_stream_ledger *ledger)
 {
     const struct rp_feed *feed = &plan->stores.feed;
     *ledger = (struct rp_stream_ledger){0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream_token_verify.c — check that a plan of this calendar could have written a token.
+/* planner_token_verify.c — check that a plan of this calendar could have written a token.
  *
  * The token was decoded, and its parameters and fingerprints agree with the calendar: a
  * difference there is another config or corpus. Here a difference is damage or forgery. The state
@@ -8,7 +8,7 @@
 #include <inttypes.h>
 
 #include "plan/v2/stores.h"
-#include "plan/v2/stream_token_format.h"
+#include "plan/v2/planner_token_format.h"
 
 __extension__ typedef unsigned __int128 wide; /* sums of forged 64-bit numbers do not overflow */
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream_token_format.c — the bytes of a state token: encoding, and decoding with every check of
- * form. stream_token_check.c has the checks of values.
+/* planner_token_format.c — the bytes of a state token: encoding, and decoding with every check of
+ * form. planner_token_check.c has the checks of values.
  *
  * Records are copied as they are in memory: both are little-endian (base/bits.h), and no record has
- * padding (the assertions in stream_token_format.h). */
+ * padding (the assertions in planner_token_format.h). */
 #include <errno.h>
 #include <inttypes.h>
 
 #include "base/mem.h"
-#include "plan/v2/stream_token_format.h"
+#include "plan/v2/planner_token_format.h"
 
 enum { HASH_BYTES = sizeof(struct rp_hash128) };
 
@@ -64,7 +64,7 @@ static void put_zeros(struct writer *writer, const uint8_t *since)
     writer->at += zeros;
 }
 
-static void put_source(struct writer *writer, const struct rp_stream_token_source *source)
+static void put_source(struct writer *writer, const struct rp_planner_token_source *source)
 {
     const uint8_t *start = writer->at;
     const struct rp_source_state *state = &source->state;
@@ -206,7 +206,7 @@ static int open_bytes(struct reader *reader, struct rp_token2_header *header, co
     return 0;
 }
 
-static int take_source(struct reader *reader, struct rp_stream_token_source *source,
+static int take_source(struct reader *reader, struct rp_planner_token_source *source,
                        uint32_t number)
 {
     struct rp_token2_source record;
