@@ -69,9 +69,9 @@ def draw_stages(generator, names, group, step):
 
 
 def draw_skip(draw):
-    first = draw([0, 3, 10, 17])
+    first = draw([1, 3, 10, 17])  # row 0 is left, so that a short stream has a row
     rows = {"rows": [f"{first}-{first + draw([1, 5, 20])}"]}
-    return draw([{}, {"steps": [draw([0, 1, 3])]}, rows])
+    return draw([{}, {"steps": [draw([1, 2, 3])]}, rows])
 
 
 def with_calendar(generator, config):
