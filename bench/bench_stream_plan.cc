@@ -23,7 +23,7 @@
 #pragma GCC diagnostic ignored "-Wshadow"
 extern "C" {
 #include "plan/plan.h"
-#include "plan/v2/stream_token.h"
+#include "plan/v2/planner_token.h"
 }
 #pragma GCC diagnostic pop
 
@@ -185,33 +185,33 @@ struct stream {
     }
 };
 
-void open_plan(const stream &inputs, rp_calendar **calendar, rp_stream_plan **plan)
+void open_plan(const stream &inputs, rp_calendar **calendar, rp_planner **plan)
 {
     rp_calendar_position position{};
     rp_error error;
     if (rp_calendar_open(calendar, &inputs.spec, &position, &error) < 0 ||
-        rp_stream_plan_open(plan, *calendar, &error) < 0)
+        rp_planner_open(plan, *calendar, &error) < 0)
         stop(error);
 }
 
 void plan_rows(benchmark::State &state, stream &inputs)
 {
     rp_calendar *calendar = nullptr;
-    rp_stream_plan *plan = nullptr;
+    rp_planner *plan = nullptr;
     rp_error error;
     open_plan(inputs, &calendar, &plan);
     rp_stream_row row;
     for (auto _ : state)
         for (uint32_t i = 0; i < ROWS; i++)
-            if (rp_stream_plan_next(plan, &row, &error) <= 0)
+            if (rp_planner_next(plan, &row, &error) <= 0)
                 stop(error);
     rp_snapshot snapshot{};
-    if (rp_stream_plan_snapshot(plan, &snapshot, &error) < 0)
+    if (rp_planner_snapshot(plan, &snapshot, &error) < 0)
         stop(error);
     state.SetItemsProcessed(
         static_cast<int64_t>(snapshot.counts.documents + snapshot.counts.passed_over));
     rp_snapshot_free(&snapshot);
-    rp_stream_plan_close(plan);
+    rp_planner_close(plan);
     rp_calendar_close(calendar);
 }
 
@@ -256,26 +256,26 @@ void resume(benchmark::State &state)
 {
     stream inputs(RP_PACKING_LOOKAHEAD, static_cast<uint32_t>(state.range(1)));
     rp_calendar *calendar = nullptr;
-    rp_stream_plan *plan = nullptr;
+    rp_planner *plan = nullptr;
     rp_error error;
     rp_stream_row row;
     open_plan(inputs, &calendar, &plan);
     for (int64_t i = 0; i < state.range(0); i++)
-        if (rp_stream_plan_next(plan, &row, &error) <= 0)
+        if (rp_planner_next(plan, &row, &error) <= 0)
             stop(error);
-    std::vector<uint8_t> token(rp_stream_token_bytes_max(calendar));
+    std::vector<uint8_t> token(rp_planner_token_bytes_max(calendar));
     size_t bytes = 0;
-    if (rp_stream_token_write(plan, token.data(), &bytes, &error) < 0)
+    if (rp_planner_token_write(plan, token.data(), &bytes, &error) < 0)
         stop(error);
-    rp_stream_plan_close(plan);
+    rp_planner_close(plan);
     rp_calendar_close(calendar);
     const rp_stream_resume nothing{};
     for (auto _ : state) {
-        if (rp_stream_token_resume(&calendar, &plan, &inputs.spec, token.data(), bytes, &nothing,
+        if (rp_planner_token_resume(&calendar, &plan, &inputs.spec, token.data(), bytes, &nothing,
                                    &error) < 0 ||
-            rp_stream_plan_next(plan, &row, &error) <= 0)
+            rp_planner_next(plan, &row, &error) <= 0)
             stop(error);
-        rp_stream_plan_close(plan);
+        rp_planner_close(plan);
         rp_calendar_close(calendar);
     }
     state.counters["token_bytes"] = static_cast<double>(bytes);
@@ -354,16 +354,16 @@ void spread_version_2(const std::vector<uint32_t> &lengths, uint32_t entries, sh
     inputs.stage.max_docs_per_row = shares::ROW / 16;
     inputs.stage.spread = entries;
     rp_calendar *calendar = nullptr;
-    rp_stream_plan *plan = nullptr;
+    rp_planner *plan = nullptr;
     rp_error error;
     rp_stream_row row;
     open_plan(inputs, &calendar, &plan);
     for (uint32_t i = 0; i < shares::STEP * shares::STEPS; i++) {
-        if (rp_stream_plan_next(plan, &row, &error) <= 0)
+        if (rp_planner_next(plan, &row, &error) <= 0)
             stop(error);
         found.add(row.fragments, row.count, row.row);
     }
-    rp_stream_plan_close(plan);
+    rp_planner_close(plan);
     rp_calendar_close(calendar);
 }
 

@@ -208,7 +208,7 @@ static int move_all(struct rp_engine *engine, const struct asked *asked,
     RP_ASSERT(!rp_delivery_has_consumer(&engine->delivery, NULL));
     int code = rp_engine_probe_row(engine, placement->row, asked->token,
                                    asked->request->state_bytes, error);
-    if (code >= 0)
+    if (code >= 0 && engine->config->drop_last)
         code = rp_plan_check_steps(engine->stream.probe, placement->base_row,
                                    engine->config->global_batch_size, error);
     if (code < 0)

@@ -115,8 +115,9 @@ static int open_rings(struct rp_engine *engine, struct rp_error *error)
     const struct rp_config *c = engine->config;
     struct rp_delivery *delivery = &engine->delivery;
     number_batches(delivery, engine->stream.start_row);
-    int code = rp_plan_check_steps(engine->stream.plan, delivery->base_row, c->global_batch_size,
-                                   error);
+    int code = !c->drop_last ? 0
+                             : rp_plan_check_steps(engine->stream.plan, delivery->base_row,
+                                                   c->global_batch_size, error);
     if (code < 0)
         return code;
     delivery->geometry = rp_engine_geometry(c, engine->stream.plan);

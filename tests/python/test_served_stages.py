@@ -284,15 +284,36 @@ def refusal(program, folder, config, *arguments):
     return engine.log()[-1500:]
 
 
-def test_starts_that_would_shift_a_stage_are_refused(program, folder, corpora):
+def test_a_start_that_would_lose_rows_at_a_stage_is_refused(program, folder, corpora):
     stream = plain_stream(corpora)
     _, token = stop_at(program, folder, stream, (1, 4), 4)
     path = write_state(folder / "state", token)
-    config = {**stream.config(), "batch_size": 4}
+    config = {**stream.config(), "batch_size": 4, "drop_last": True}
     said = refusal(program, folder, config, "--state", path)
     assert "begins at row 16, inside of a step" in said
     assert "steps of global_batch_size 8 begin at rows 12 and 20" in said
     assert "until: row N" in said
+
+
+def test_a_stage_that_ends_inside_a_step_loses_no_row(program, folder, corpora):
+    stream, shape = plain_stream(corpora), (1, 4)
+    served, token = stop_at(program, folder, stream, shape, 4)
+    for _ in range(2):  # steps of the first run begin at rows 4 and 12, and the stage ends at 16
+        path = write_state(folder / "state", token)
+        end, is_stage = stream.end_of_run(served.row)
+        engine = serve(program, folder, stream, shape, "--state", path)
+        try:
+            with Ranks(engine, 1) as ranks:
+                read(ranks, served, shape, -(-(end - served.row) // shape[1]))
+                rest = [row for [batch] in ranks.turns() for row in batch["rows"].tolist()]
+                assert all(count == 0 for _, count, _ in rest)
+                token = served.states(ranks)
+                assert ranks.loaders[0].stage_ended == is_stage
+            assert engine.wait() == (4 if is_stage else 0), engine.log()
+        finally:
+            engine.kill()
+    assert len(rest) < STEP and served.row == len(stream.rows)
+    assert served.digest == sum(stream.digests) % 2**128
 
 
 def test_a_trainer_in_another_stage_is_refused(program, folder, corpora):

@@ -109,9 +109,8 @@ static void write_source(struct story *story, uint32_t source, uint32_t document
     sim_file_put(names[source][1], tokens, at);
 }
 
-/* The stream is of version 2: rows are dealt, and long documents are spread. It has one stage,
- * because the lives of a story begin inside steps of one another, which is refused while a stage is
- * ahead. */
+/* The stream is of version 2: rows are dealt, and long documents are spread. It has one stage:
+ * `ringpack verify` and tests/python/test_every_row.py have the stages. */
 static void draw_calendar(struct story *story, const char *packing)
 {
     static const char *const deals[] = {

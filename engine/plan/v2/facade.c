@@ -240,16 +240,19 @@ int rp_v2_check_steps(struct rp_plan_v2 *v2, uint64_t base, uint64_t step_rows,
 {
     for (uint64_t row = rp_calendar_next(v2->calendar, rp_planner_row(v2->rows)); row != RP_NO_ROW;
          row = rp_calendar_next(v2->calendar, row)) {
-        uint64_t before = row - (row - base % step_rows) % step_rows;
         struct rp_row next;
-        if (row < base || before == row || rp_v2_next(v2, &next, NULL) == 0)
+        if (rp_calendar_at(v2->calendar, row)->seq_len == v2->seq_len)
             continue;
+        uint64_t before = row - (row - base % step_rows) % step_rows;
+        if (row < base || before == row || rp_v2_next(v2, &next, NULL) == 0)
+            return 0;
         return rp_fail(error, -RP_E_CONFIG,
                        "nothing was changed; end the stage before at one of these two rows "
-                       "(`until: row N`), or start at the first row of a step",
-                       "a stage or a record begins at row %" PRIu64
-                       ", inside of a step: steps of global_batch_size %" PRIu64
-                       " begin at rows %" PRIu64 " and %" PRIu64,
+                       "(`until: row N`), start at the first row of a step, or turn drop_last off",
+                       "drop_last: the stage of another seq_len begins at row %" PRIu64
+                       ", inside of a step, and the rows of that step before it would be lost: "
+                       "steps of global_batch_size %" PRIu64 " begin at rows %" PRIu64
+                       " and %" PRIu64,
                        row, step_rows, before, before + step_rows);
     }
     return 0;

@@ -118,7 +118,7 @@ struct rp_token2_kept {
 /** The carried facts of a plan, made at the first call. NULL without memory. */
 struct rp_token2_kept *rp_token2_kept_of(struct rp_planner *plan);
 
-/* ---- resume (planner_token_match.c, planner_token_history.c) ----------------------------------- */
+/* ---- resume (planner_token_match.c, planner_token_history.c) --------------------------------- */
 
 /* A start from a token. */
 struct rp_token2_resume {

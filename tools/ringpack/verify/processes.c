@@ -137,7 +137,7 @@ void rp_verify_draw_topology(struct rp_campaign *c)
 {
     uint64_t step = c->v->config->global_batch_size;
     uint32_t count = 0, worlds[TOPOLOGIES_MAX], rows[TOPOLOGIES_MAX];
-    /* A start inside a step is refused if a stage is ahead: its row would not end a step. */
+    /* Stages end with steps of the first life: later lives have the same steps. */
     bool is_whole = c->v->config->stages.count > 1;
     for (uint32_t world = 1; world <= RP_VERIFY_RANKS_MAX; world++)
         for (uint32_t m = 1; m <= 64 && count < TOPOLOGIES_MAX; m++)
