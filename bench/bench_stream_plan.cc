@@ -272,7 +272,7 @@ void resume(benchmark::State &state)
     const rp_stream_resume nothing{};
     for (auto _ : state) {
         if (rp_planner_token_resume(&calendar, &plan, &inputs.spec, token.data(), bytes, &nothing,
-                                   &error) < 0 ||
+                                    &error) < 0 ||
             rp_planner_next(plan, &row, &error) <= 0)
             stop(error);
         rp_planner_close(plan);
