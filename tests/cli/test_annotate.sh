@@ -144,7 +144,7 @@ while printf '\5\0\0\0\0\0\0\0' && touch reading; do sleep 0.05; done
 SH
 chmod +x slow
 export RINGPACK_PYTHON=$PWD/slow
-annotate --source code --column slow=slow.parquet >seen 2>&1 &
+"$ringpack" annotate -q -c c.yaml --source code --column slow=slow.parquet >seen 2>&1 &
 writer=$!
 wait_for [ -e reading ]
 refuses 'm.rpi.work|another' annotate --source code --column b=stage.npy

@@ -15,7 +15,7 @@ import json, sys
 for name, key in json.load(sys.stdin).items():
     print(name, key["at_resume"])' | sort >known
 [ "$(wc -l <known)" -gt 20 ] || fail "config show lists no keys"
-diff known said || fail "config keys says otherwise"
+diff <(sed 's|,.*||' known) said || fail "config keys says otherwise" # a condition follows a comma
 "$ringpack" help | grep -A9 '^Watch a run:$' | grep -q '^  top ' || fail "verbs are not grouped"
 refuses "did you mean \`torchtitan\`" "$ringpack" plan --sources x --profile torchtita
 refuses "unrecognized option '--seqlen'; did you mean \`--seq-len\`?|ringpack help serve" \

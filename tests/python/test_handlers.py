@@ -251,7 +251,7 @@ def handled(corpora, folder, state, moves=""):
 def test_in_each_state_that_waits(program, corpora, folder, state):
     [answers] = handled(corpora, folder, state)
     unknown = {"contract", "check_ranks", "attach", "state_dict", "get_state", "next_row"}
-    unknown |= {"plan_digest", "counts"}
+    unknown |= {"plan_digest", "counts", "progress"}
     for name in QUESTIONS:
         expected = "UsageError" if state == "attaching" and name in unknown else "answered"
         assert answers[name] == expected, (name, answers)
