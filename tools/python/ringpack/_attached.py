@@ -169,14 +169,15 @@ class Attached(Placed):
                 return self._try_engine(begin, min(left, attempt))
             except CheckpointMismatchError as failure:
                 is_other = "this engine serves rows of seq_len" in str(failure)  # server/rejoin.c
-                if not is_other or self._token is None or time.monotonic() >= deadline:
+                if not is_other or self._token is None:
+                    raise
+                latest = deadline if self._engine is not None else begin + _OTHER_STAGE_S
+                if time.monotonic() + 0.1 >= min(deadline, latest):
                     raise
                 if self._engine is not None:
                     self._start_at(self._token)
-                elif time.monotonic() - begin < _OTHER_STAGE_S:
-                    time.sleep(0.05)
                 else:
-                    raise
+                    time.sleep(0.05)
             except PASSING as failure:
                 if time.monotonic() >= deadline:
                     raise
