@@ -302,7 +302,7 @@ struct shares {
             all += document.second;
         }
         double share = static_cast<double>(largest) / static_cast<double>(all);
-        mean += share / STEPS;
+        mean += share / double{STEPS};
         greatest = std::max(greatest, share);
         of_step.clear();
     }
@@ -379,7 +379,7 @@ void spread(benchmark::State &state)
         else
             spread_version_2(lengths, entries, found);
     }
-    double places = double{shares::STEP} * shares::STEPS * shares::ROW;
+    double places = double{shares::STEP} * double{shares::STEPS} * double{shares::ROW};
     state.counters["largest_percent"] = 100 * found.mean;
     state.counters["worst_percent"] = 100 * found.greatest;
     state.counters["padding_percent"] = 100 * (1 - found.tokens / places);

@@ -40,7 +40,8 @@ static inline uint32_t rp_mask_rule_bits(const struct rp_mask_rule *rule)
 }
 static inline struct rp_mask_rule rp_mask_rule_of(uint32_t bits)
 {
-    return (struct rp_mask_rule){.is_labels = bits & 1, .ignores = bits & 2, .of_next = bits & 4};
+    return (struct rp_mask_rule){
+        .is_labels = (bits & 1) != 0, .ignores = (bits & 2) != 0, .of_next = (bits & 4) != 0};
 }
 
 /* The mask from which spans were made. */

@@ -234,8 +234,8 @@ static void records_ahead_may_differ(void **state)
     (void)state;
     static const char *const texts[] = {
         "record[0000].from=40\nrecord[0000].weight[0000]=3\nseed=1\n\nbatch_size=1\n",
-        "record[0000].from=40\nrecord[0000].weight[0000]=3\nrecord[0001].from=80\n"
-        "record[0001].weight[0000]=5\nseed=1\n\nbatch_size=1\n",
+        ("record[0000].from=40\nrecord[0000].weight[0000]=3\nrecord[0001].from=80\n"
+         "record[0001].weight[0000]=5\nseed=1\n\nbatch_size=1\n"),
         "record[0000].from=60\nrecord[0000].weight[0000]=3\nseed=1\n\nbatch_size=1\n",
     };
     const struct {

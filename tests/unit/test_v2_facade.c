@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Streams of version 2 through the calls of plan.h: rows with the places of sources in the config,
  * tokens, growth, stages of another seq_len. */
+#include "plan/trace.h"
 #include "v2_kit.h"
 
 enum { ROWS_MAX = 1 << 14 };
