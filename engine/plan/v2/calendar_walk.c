@@ -62,7 +62,7 @@ static int number_known(struct rp_calendar_making *making)
         char *copy = rp_calendar_take(calendar, strlen(name) + 1, 1, making->error);
         if (!copy)
             return -ENOMEM;
-        memcpy(copy, name, strlen(name));
+        memcpy(copy, name, strlen(name) + 1);
         calendar->names[j] = copy;
         uint32_t source = rp_calendar_find(calendar, name);
         if (source != RP_NO_SOURCE && calendar->number_of[source] != RP_NO_SOURCE)
@@ -291,7 +291,7 @@ static int add_boundary(struct rp_calendar_making *making, const struct rp_calen
         code = set_weights(making, weights, NULL, weights == stage ? stage->ramp : 0);
     else if (code == 0 && walk->begun && (walk->begun->sets & RP_SETS_WEIGHTS))
         code = set_weights(making, NULL, walk->begun->weights, 0);
-    struct rp_calendar_record made;
+    struct rp_calendar_record made = {0};
     const struct rp_calendar_record *record = walk->begun;
     bool is_made = false;
     if (code == 0 && record)

@@ -49,7 +49,7 @@ void rp_choosing_add(struct rp_choosing *choosing, const struct rp_choosing_sour
 /* ⌊a / b⌋ and a - b·⌊a / b⌋, for b > 0. */
 static inline int64_t divide(int64_t a, int64_t b, int64_t *rest)
 {
-    int64_t quotient = a / b, left = a % b, is_below = left >> 63;
+    int64_t quotient = a / b, left = a % b, is_below = left < 0 ? -1 : 0;
     *rest = left + (b & is_below);
     return quotient + is_below;
 }

@@ -25,7 +25,7 @@ json_t *rp_footprint_json(const struct rp_engine_memory *memory)
 {
     uint64_t always = memory->batch_rings + memory->process;
     return json_pack("{s:I, s:I, s:I, s:I}", "batch_rings_bytes", (json_int_t)memory->batch_rings,
-                     "reading_bytes", (json_int_t)(always + memory->flow_reading), "mapped_bytes",
-                     (json_int_t)(always + memory->flow_mapped), "catch_up_bytes",
-                     (json_int_t)memory->catch_up);
+                     "reading_bytes", (json_int_t)always + (json_int_t)memory->flow_reading,
+                     "mapped_bytes", (json_int_t)always + (json_int_t)memory->flow_mapped,
+                     "catch_up_bytes", (json_int_t)memory->catch_up);
 }

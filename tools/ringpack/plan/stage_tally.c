@@ -15,7 +15,8 @@ static double epochs_of(const struct rp_stage_tally *tally, uint32_t source,
 {
     uint32_t number = rp_plan_number(tally->plan, source);
     const struct rp_stream_source *of = rp_calendar_source(tally->calendar, number);
-    double items = (double)(state->documents / rp_calendar_spec(tally->calendar)->fixed.group);
+    uint64_t whole = state->documents / rp_calendar_spec(tally->calendar)->fixed.group;
+    double items = (double)whole;
     double passes = of && of->passes > 1 ? of->passes : 1;
     return state->epoch +
            ((double)state->pass * items + (double)state->position) / (passes * items);

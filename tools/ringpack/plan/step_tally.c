@@ -128,8 +128,8 @@ static uint64_t spread_advised(const struct rp_step_tally *tally)
 {
     const struct rp_config *config = tally->config;
     bool is_version_1 = config->stream_version == 1;
-    uint64_t lanes = rp_min_u64(config->global_batch_size,
-                                is_version_1 ? RP_LANES_MAX : RP_SPREAD_MAX);
+    RP_STATIC_ASSERT(RP_LANES_MAX == RP_SPREAD_MAX, "one bound for both versions");
+    uint64_t lanes = rp_min_u64(config->global_batch_size, RP_LANES_MAX);
     for (uint32_t i = 0; i < config->source_count && is_version_1; i++) {
         uint64_t units = rp_source_documents(rp_corpus_source(tally->corpus, i));
         if (config->shuffle == RP_SHUFFLE_BLOCK)
