@@ -172,7 +172,7 @@ HANG = {"alert_command": ["sleep", "1000"], "alert_disk_free": "8000t"}
 
 def answers_during(run):
     """Whether the engine serves trainers and questions while its command hangs."""
-    assert run.alerts() == {"disk_free": 1}
+    wait_until(lambda: run.alerts() == {"disk_free": 1}, "the count of its command")
     done = threading.Event()
 
     def read():
