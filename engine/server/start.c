@@ -369,6 +369,21 @@ static bool has_same_rows(const struct rp_stream *stream, const struct rp_checkp
            rp_hash128_equal(rp_record_hash(&had.stream), stream->identity);
 }
 
+/* A selection, limits or skips may leave a new stream of version 2 without a row. Moves the probe.
+ */
+static int check_first_row(struct rp_stream *stream, struct rp_error *error)
+{
+    struct rp_row row;
+    if (stream->start_row > 0 || rp_plan_version(stream->plan) == 1)
+        return 0;
+    int code = rp_plan_next(stream->probe, &row, error);
+    if (code != 0 || rp_plan_is_stage_end(stream->probe))
+        return code < 0 ? code : 0;
+    return rp_fail(error, -RP_E_EMPTY,
+                   "`ringpack plan` counts the documents that each source selects and passes over",
+                   "the stream has no row: no source selects a document that may be used");
+}
+
 static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
                           struct rp_error *error)
 {
@@ -389,6 +404,8 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
         code = rp_engine_describe(engine, error);
     if (code >= 0)
         code = save_start_state(stream, error);
+    if (code >= 0)
+        code = check_first_row(stream, error);
     engine->saving.started_reweighted = reweighted;
     if (code >= 0 && checkpoint) {
         engine->saving.started_from = strdup(rp_checkpoint_path(checkpoint));

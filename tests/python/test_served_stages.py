@@ -316,6 +316,14 @@ def test_a_stage_that_ends_inside_a_step_loses_no_row(program, folder, corpora):
     assert served.digest == sum(stream.digests) % 2**128
 
 
+def test_a_stream_without_a_row_is_refused(program, folder, corpora):
+    config = {**plain_stream(corpora).config(), "batch_size": 4}
+    for source in config["sources"]:
+        source |= {"select": "length > 1000000", "max_epochs": 1}
+    said = refusal(program, folder, config)
+    assert "the stream has no row: no source selects a document" in said
+
+
 def test_a_trainer_in_another_stage_is_refused(program, folder, corpora):
     stream = plain_stream(corpora)
     end, _ = stream.end_of_run(0)
