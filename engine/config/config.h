@@ -40,14 +40,14 @@ struct rp_config_source {
     char *mask_of;           /* `mask_of`: token | next; default as it was indexed (NULL) */
     uint32_t drop_untrained; /* `drop_untrained`: none | document | fragment */
     char *documents;         /* `documents`: a range of them (corpus/range.h); default all (NULL) */
-    /* of stream version 2 (plan/STREAM2.md section 1.2) */
+    /* stream version 2 (plan/STREAM2.md section 1.2) */
     char *select;                    /* `select`: an expression; default all (NULL) */
     struct rp_config_repeats repeat; /* `repeat` */
     bool atomic;                     /* `atomic`: false */
     uint32_t too_long;               /* `too_long`: drop | truncate | error (default) */
     struct rp_config_limits limits;  /* rp_config_finish sets max_epochs to num_epochs */
     uint32_t line;                   /* in the config file; 0 = not from a file */
-    struct rp_config_place places[RP_CONFIG_SOURCE_KEYS_MAX]; /* of its keys, as in the table */
+    struct rp_config_place places[RP_CONFIG_SOURCE_KEYS_MAX]; /* each key's, as in the table */
 };
 
 #define RP_CONFIG_KEYS_MAX 96
@@ -200,7 +200,7 @@ void rp_config_place_text(const struct rp_config *config, const char *key,
  * those that do. Call it once. */
 RP_MUST_CHECK int rp_config_finish(struct rp_config *config, struct rp_error *error);
 
-/** Of a finished config: the index of all sources (NULL: shards are opened one by one), and the
+/** The index of all sources of a finished config (NULL: shards are opened one by one), and the
  * directory of sidecars (NULL: each is in the directory of its shard). */
 static inline const char *rp_config_index_file(const struct rp_config *config)
 {

@@ -224,7 +224,7 @@ enum rp_key_kind {
       "the part of its documents that is used: FIRST-END, from 0 and without END, or percent "     \
       "(0-90%, and 90-100% for validation)")
 
-/* Of a stage. A key that a config also has means the same there. */
+/* The keys of a stage. A key that a config also has means the same there. */
 #define RP_STAGE_KEYS(X)                                                                           \
     X(until, until, UNTIL, NULL, "(the last stage ends with the stream)", 0, 0,                    \
       "its end, from the beginning of the stream: 200k steps, 500g tokens, or row N")              \
@@ -256,7 +256,7 @@ enum rp_key_kind {
     X(batch_size, batch_size, COUNT, NULL, "(as before)", 1, 1u << 20,                             \
       "rows of a rank's micro-batch")
 
-/* Of `deal`, in rows but for the last five. */
+/* The keys of `deal`, in rows but for the last five. */
 #define RP_DEAL_KEYS(X)                                                                            \
     X(window, window, COUNT, NULL, "(required)", 1, 1u << 20, "rows that are dealt together")      \
     X(step, step, COUNT, NULL, "(required)", 1, 1u << 20, "rows of a step")                        \
@@ -270,7 +270,7 @@ enum rp_key_kind {
     X(window_layers, window_layers, COUNT, NULL, "0", 0, 64, "layers with such a window")          \
     X(layers, layers, COUNT, NULL, "1", 1, 64, "all layers")
 
-/* Of an entry of `limits`. */
+/* The keys of an entry of `limits`. */
 #define RP_LIMITS_KEYS(X)                                                                          \
     X(max_epochs, max_epochs, EPOCHS, NULL, "(as before)", 0, UINT32_MAX, "times that it is read") \
     X(max_tokens, max_tokens, COUNT, NULL, "(as before)", 0, INT64_MAX, "tokens that are taken")   \

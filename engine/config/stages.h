@@ -56,7 +56,7 @@ struct rp_config_until {
 #define RP_CONFIG_STAGE_KEYS_MAX 20
 struct rp_config_stage {
     struct rp_config_place place;
-    struct rp_config_place places[RP_CONFIG_STAGE_KEYS_MAX]; /* of its keys, as in the table */
+    struct rp_config_place places[RP_CONFIG_STAGE_KEYS_MAX]; /* each key's, as in the table */
     struct rp_config_until until;
     struct rp_config_by_source weights, limits, without, documents;
     uint64_t ramp; /* rows */

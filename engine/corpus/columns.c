@@ -16,8 +16,7 @@ struct rp_column {
     const struct rp_source *source;
     enum rp_index_column_type type;
     char name[RP_INDEX_COLUMN_NAME_BYTES];
-    const struct rp_index_column *
-        *segments; /* of each segment; NULL: none of its documents is used */
+    const struct rp_index_column **segments; /* by segment; NULL: none of its documents is used */
 };
 
 /* ---- open ------------------------------------------------------------------------------------ */

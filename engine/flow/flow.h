@@ -80,7 +80,7 @@ struct rp_flow_options {
                                    left */
     struct rp_mask_counts *mask_counts; /* [sources], borrowed; NULL: not counted */
     bool truncates;                     /* documents are cut to seq_len tokens */
-    struct rp_row_form form;            /* of the plan's rows */
+    struct rp_row_form form;            /* the form of the plan's rows */
 };
 
 /** options->prefetch_bytes if it is set. If it is 0: the size with which the windows of a plan that

@@ -152,7 +152,7 @@ struct rp_row_end {
     uint32_t ring, row_in_batch;
     uint32_t fragments, tokens;
     uint32_t places;     /* that its fragments occupy: tokens, and padding inside the row */
-    uint32_t align;      /* of its fragments, at least 1 */
+    uint32_t align;      /* places of a fragment are a multiple; at least 1 */
     uint32_t end_labels; /* fragments whose end has a label */
     uint32_t is_skipped;
 };
@@ -190,7 +190,7 @@ struct rp_ticket {
         is_block_read; /* 1: reads a block of documents for later tickets; no transfers either */
     int32_t error;     /* negative code: the reads or the plan failed; message says why */
     uint32_t bad_transfer; /* 1 + the first one with a token id that is not allowed; 0: none */
-    uint32_t align;        /* of its transfers, at least 1 */
+    uint32_t align;        /* places of a transfer are a multiple; at least 1 */
     uint32_t skips_step; /* 1: all rows of the step are skipped, so trainers pass over its batch */
     struct rp_read reads[RP_TICKET_TRANSFERS_MAX];
     struct rp_transfer transfers[RP_TICKET_TRANSFERS_MAX];

@@ -46,10 +46,10 @@ struct rp_block_order {
     uint64_t documents; /* of the source; version 2: of `epoch` and those before it */
     uint64_t rounds;    /* 0: endless */
     /* Version 2 */
-    uint32_t passes; /* of an epoch; 0: version 1 */
+    uint32_t passes; /* in an epoch; 0: version 1 */
     uint32_t group, block_items, window_blocks;
     uint64_t seed, name_hash;
-    uint64_t epoch, documents_later; /* of epochs after `epoch` */
+    uint64_t epoch, documents_later; /* in epochs after `epoch` */
     uint64_t documents_most;
 };
 /** The order of the blocks of a source as a plan has it now, by lane 0 of it. False: no row until

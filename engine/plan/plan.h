@@ -258,7 +258,7 @@ struct rp_state_info {
     struct rp_plan_config config; /* version 2 has no num_epochs, lanes and fingerprints in it */
     uint32_t stream_version;      /* 1 or 2 */
     uint64_t next_row;
-    uint64_t window_first, window_end; /* of the deal window; next_row in version 1 */
+    uint64_t window_first, window_end; /* the deal window; next_row in version 1 */
     struct rp_hash128 digest; /* plan digest of the rows before window_first; zero if not known */
     uint32_t source_count;
     uint32_t bytes;

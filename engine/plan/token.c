@@ -105,7 +105,7 @@ int rp_plan_try_save(const struct rp_plan *plan, void *token, size_t *bytes, str
 {
     if (plan->v2)
         return rp_v2_save(plan->v2, token, bytes, error);
-    *bytes = rp_plan_save(plan, token); /* of version 1: it needs no memory */
+    *bytes = rp_plan_save(plan, token); /* version 1 needs no memory */
     return 0;
 }
 

@@ -58,7 +58,7 @@ RP_MUST_CHECK int rp_index_map_new(struct rp_index_writer *writer, uint64_t begi
 
 /* A column of one segment, in the place of an older one of that name. */
 struct rp_index_new_column {
-    uint32_t segment; /* of the index; it has documents */
+    uint32_t segment; /* number in the index; it has documents */
     const char *name;
     enum rp_index_column_type type;
     const uint64_t *words; /* by document: u64, i64 or f64 that the type can hold */

@@ -49,7 +49,7 @@ struct rp_stage {
     struct rp_deal deal;
     const struct rp_limits *limits;
     const uint64_t *documents; /* the record `documents` in force */
-    const uint32_t *weights;   /* of the last that sets weights; 0: waits */
+    const uint32_t *weights;   /* from the last that sets weights; 0: waits */
 };
 
 /** Make records that are not begun, number the sources, and check everything of sections 1, 6.1 and

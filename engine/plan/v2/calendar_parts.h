@@ -83,7 +83,7 @@ struct rp_calendar {
     struct rp_calendar_mix *mixes;
     struct rp_calendar_link *stage_links, *record_links;
     struct rp_calendar_out *outs;   /* by number */
-    struct rp_hash128 *skip_hashes; /* of the first 0, 1, … skips */
+    struct rp_hash128 *skip_hashes; /* each over the first 0, 1, … skips */
 };
 
 /** Zeroed memory that is freed with the calendar; NULL and *error on -ENOMEM. */

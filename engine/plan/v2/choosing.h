@@ -41,7 +41,7 @@ struct rp_choosing_place {
 };
 
 struct rp_choosing_block {
-    int64_t due, next_at; /* of the choice, INT64_MIN: none; next_at INT64_MAX: never */
+    int64_t due, next_at; /* due INT64_MIN: no choice; next_at INT64_MAX: never */
     uint32_t place;
 };
 

@@ -21,7 +21,7 @@ struct rp_v2_records {
 
 struct rp_plan_v2 {
     struct rp_stream_spec spec;   /* as the caller gave it */
-    struct rp_v2_records records; /* of the calendar's spec, if it has others */
+    struct rp_v2_records records; /* the calendar's, if its spec has others */
     struct rp_calendar *calendar;
     struct rp_planner *rows;
 
@@ -34,7 +34,7 @@ struct rp_plan_v2 {
     /* The stage of the last row: it has rows [stage->from, stage_end). */
     const struct rp_stage *stage;
     uint64_t stage_end;
-    uint32_t seq_len; /* of the run; rows of another one end it */
+    uint32_t seq_len; /* the run's; rows of another one end it */
     bool crosses;     /* they do not end it: rp_plan_cross_stages */
 
     /* The stream record of the calendar as the run began: it has all records of the run. NULL: not
@@ -46,7 +46,7 @@ struct rp_plan_v2 {
     struct rp_snapshot state; /* before row state.row, if it is known */
     bool has_state;
     uint64_t cuts, capped;
-    const uint32_t *epochs; /* of the fragments of the last row */
+    const uint32_t *epochs; /* by fragment of the last row */
 };
 
 RP_MUST_CHECK int rp_v2_open(struct rp_plan_v2 **v2_out, const struct rp_stream_spec *spec,

@@ -19,7 +19,7 @@ struct rp_feed_source {
     const struct rp_stream_source *source; /* NULL: it left the config */
     struct rp_source_state state;          /* an active source's credit is in feed->choosing */
     struct rp_limits limits;               /* in force */
-    uint64_t items;                        /* of an epoch of state.documents */
+    uint64_t items;                        /* in an epoch of state.documents */
     uint64_t begun_in; /* the call of rp_feed_next that visited the epoch's first item */
     bool is_exhausted, is_atomic, is_trimmed;
     bool has_out;     /* some document of it is in `without` */
@@ -50,14 +50,14 @@ struct rp_feed {
     const struct rp_stage *stage;
     uint64_t row, next_change;           /* the first row at which anything here may change */
     uint64_t *nominal, *wanted, *shares; /* by number */
-    const struct rp_limits *limits;      /* of a token, in place of the calendar's; NULL: none */
+    const struct rp_limits *limits;      /* a token's, in place of the calendar's; NULL: none */
     uint32_t limits_count;
     uint64_t limits_end;
 
     struct rp_choosing choosing;
     bool is_stale;  /* the active sources, or their shares, may have changed */
     bool is_dry;    /* rp_feed_next gave none in this row */
-    uint64_t calls; /* of rp_feed_next */
+    uint64_t calls; /* so far, to rp_feed_next */
 };
 
 RP_MUST_CHECK int rp_feed_open(struct rp_feed *feed, const struct rp_calendar *calendar,

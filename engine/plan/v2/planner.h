@@ -21,7 +21,7 @@ struct rp_stream_row {
     bool skipped;
     uint64_t cost; /* section 8; 0 without deal */
     const struct rp_fragment *fragments;
-    const uint32_t *epochs; /* of the fragments */
+    const uint32_t *epochs; /* by fragment */
 };
 
 /** Open a plan at row 0. The calendar is borrowed. All memory but deal windows is allocated

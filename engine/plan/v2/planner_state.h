@@ -22,7 +22,7 @@ struct rp_deal_window {
     void *scratch;
     uint64_t fragments_used, fragments_capacity;
     struct rp_fragment *fragments;
-    uint32_t *epochs;              /* of the fragments */
+    uint32_t *epochs;              /* by fragment */
     struct rp_stores_saved before; /* the state before `first` */
 };
 

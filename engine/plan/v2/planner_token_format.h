@@ -92,7 +92,7 @@ struct rp_token2_oldest {
     uint64_t from;
     bool is_record; /* a declared stage of its row is older, and not in the history */
 };
-/** Of an empty history: a stage from `next_row`. */
+/** The oldest entry of an empty history: a stage from `next_row`. */
 struct rp_token2_oldest rp_token2_history_oldest(const char *history, uint64_t next_row);
 /** The history of a calendar, as rp_calendar_history. If the calendar lacks records, it begins with
  * `oldest`, because entries before it may be missing. */

@@ -10,15 +10,15 @@
 #include "base/hash.h"
 #include "plan/v2/expression.h"
 
-#define RP_SELECTION_COLUMNS_MAX 1024u /* of the index, with built-in ones */
-#define RP_SELECTION_COUNT_MAX 255u    /* of a `repeat` */
+#define RP_SELECTION_COLUMNS_MAX 1024u /* in an index, with built-in ones */
+#define RP_SELECTION_COUNT_MAX 255u    /* greatest count of a `repeat` */
 
 /* The documents of a source, in the numbers that they have after its range. */
 struct rp_selection_source {
     const char *name;
     uint64_t first; /* documents before its range */
     uint32_t group;
-    const void *context; /* of the calls below; outlives the selection, as columns do */
+    const void *context; /* passed to the calls below; outlives the selection, as columns do */
     /* Own tokens of documents, and numbers of their shards in the source. */
     int (*lengths)(const void *context, const uint64_t *documents, uint32_t count,
                    union rp_value *values, struct rp_error *error);

@@ -140,7 +140,7 @@ struct rp_stage_spec {
     struct rp_deal deal;
     const struct rp_limits_change *limits;
     const struct rp_without *without;
-    const struct rp_source_count *documents; /* of a record, or declared growth */
+    const struct rp_source_count *documents; /* a record's, or declared growth */
     uint32_t limits_count, without_count, documents_count;
 };
 

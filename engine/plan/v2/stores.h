@@ -27,7 +27,7 @@ struct rp_piece_node {
 /* The row that is being made. */
 struct rp_row_draft {
     struct rp_fragment *fragments;
-    uint32_t *epochs;       /* of the fragments, for tools */
+    uint32_t *epochs;       /* by fragment, for tools */
     uint32_t pieces, count; /* count: fragments */
     uint32_t gap, tokens;
 };
