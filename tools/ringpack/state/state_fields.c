@@ -147,28 +147,27 @@ static bool add_lanes(json_t *fields, const struct rp_state_header *header,
 
 /* ---- version 2 ------------------------------------------------------------------------------- */
 
-static int add_sources(json_t *fields, const void *token, size_t bytes, uint32_t count,
-                       struct rp_error *error)
+static int add_sources(json_t *fields, const void *token, size_t bytes, struct rp_error *error)
 {
-    struct rp_planner_token_source source;
+    struct rp_planner_token_source *sources;
+    uint32_t count;
     char prefix[NAME_BYTES / 2];
-    int code = 0;
+    int code = rp_planner_token_sources(token, bytes, &sources, &count, error);
     for (uint32_t j = 0; code == 0 && j < count; j++) {
-        code = rp_planner_token_source(token, bytes, j, &source, error);
-        if (code < 0)
-            break;
+        const struct rp_source_state *state = &sources[j].state;
         snprintf(prefix, sizeof prefix, "source[%04" PRIu32 "].", j);
-        add_number(fields, prefix, "epoch", source.state.epoch);
-        add_number(fields, prefix, "pass", source.state.pass);
-        add_number(fields, prefix, "position", source.state.position);
-        add_number(fields, prefix, "documents", source.state.documents);
-        add_number(fields, prefix, "taken", source.state.taken);
-        add_number(fields, prefix, "tokens", source.state.tokens);
-        add_number(fields, prefix, "withheld", source.state.withheld);
-        add_number(fields, prefix, "weight", source.weight);
-        add_number(fields, prefix, "max_epochs", source.limits.max_epochs);
-        add_number(fields, prefix, "max_tokens", source.limits.max_tokens);
+        add_number(fields, prefix, "epoch", state->epoch);
+        add_number(fields, prefix, "pass", state->pass);
+        add_number(fields, prefix, "position", state->position);
+        add_number(fields, prefix, "documents", state->documents);
+        add_number(fields, prefix, "taken", state->taken);
+        add_number(fields, prefix, "tokens", state->tokens);
+        add_number(fields, prefix, "withheld", state->withheld);
+        add_number(fields, prefix, "weight", sources[j].weight);
+        add_number(fields, prefix, "max_epochs", sources[j].limits.max_epochs);
+        add_number(fields, prefix, "max_tokens", sources[j].limits.max_tokens);
     }
+    free(sources);
     return code;
 }
 
@@ -199,7 +198,7 @@ static json_t *fields_of_version_2(const struct rp_state_info *info, const void 
         code = add_contract(fields, token, bytes, error);
     }
     if (code == 0)
-        code = add_sources(fields, token, bytes, info->source_count, error);
+        code = add_sources(fields, token, bytes, error);
     if (code == 0)
         return fields;
     json_decref(fields);

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "cmd.h"
 #include "plan/v2/planner_token.h"
@@ -52,7 +53,8 @@ static void print_source(uint32_t number, const struct rp_planner_token_source *
 void rp_holdings_print(const void *token, size_t bytes)
 {
     struct rp_planner_token_info info;
-    struct rp_planner_token_source source;
+    struct rp_planner_token_source *sources;
+    uint32_t count;
     char text[RP_CMD_TEXT_BYTES];
     if (rp_planner_token_info(token, bytes, &info, NULL) < 0)
         return;
@@ -62,9 +64,10 @@ void rp_holdings_print(const void *token, size_t bytes)
     printf("  %-16s%" PRIu32 ", spread %" PRIu32 ", max_docs_per_row %" PRIu32 "\n", "stages begun",
            info.stages_begun, info.spread, info.max_docs_per_row);
     printf("sources, by number\n");
-    for (uint32_t j = 0; j < info.source_count; j++)
-        if (rp_planner_token_source(token, bytes, j, &source, NULL) == 0)
-            print_source(j, &source);
+    int code = rp_planner_token_sources(token, bytes, &sources, &count, NULL);
+    for (uint32_t j = 0; code == 0 && j < count; j++)
+        print_source(j, &sources[j]);
+    free(sources);
 }
 
 static json_t *source_json(const struct rp_planner_token_source *source)
@@ -83,15 +86,17 @@ static json_t *source_json(const struct rp_planner_token_source *source)
 
 void rp_holdings_json(const void *token, size_t bytes, json_t *value)
 {
-    struct rp_planner_token_info info;
-    struct rp_planner_token_source source;
-    json_t *sources = json_array();
-    if (rp_planner_token_info(token, bytes, &info, NULL) < 0)
-        info.source_count = 0;
-    for (uint32_t j = 0; j < info.source_count; j++)
-        if (rp_planner_token_source(token, bytes, j, &source, NULL) == 0)
-            json_array_append_new(sources, source_json(&source));
-    json_object_set_new(value, "ledger", sources);
+    struct rp_planner_token_info info = {0};
+    struct rp_planner_token_source *sources;
+    uint32_t count;
+    json_t *ledger = json_array();
+    int code = rp_planner_token_info(token, bytes, &info, NULL);
+    if (code < 0 || rp_planner_token_sources(token, bytes, &sources, &count, NULL) < 0)
+        sources = NULL;
+    for (uint32_t j = 0; sources && j < count; j++)
+        json_array_append_new(ledger, source_json(&sources[j]));
+    free(sources);
+    json_object_set_new(value, "ledger", ledger);
     json_object_set_new(value, "stages_begun", json_integer((json_int_t)info.stages_begun));
     json_object_set_new(value, "window_first",
                         json_integer((json_int_t)info.position.window_first));
