@@ -146,12 +146,10 @@ bool rp_choosing_begin(struct rp_choosing *choosing)
     return true;
 }
 
-bool rp_choosing_charge(struct rp_choosing *choosing, uint32_t tokens)
+bool rp_choosing_charge_mixture(struct rp_choosing *choosing, uint32_t tokens)
 {
     bool is_longest = tokens > choosing->longest;
     choosing->longest = is_longest ? tokens : choosing->longest;
-    if (choosing->count == 1) /* its share is all: the charge leaves its credit as it is */
-        return false;
     struct rp_choosing_place *own = &choosing->places[choosing->chosen];
     own->distance -= (int64_t)tokens << TOKEN_BITS;
     choosing->charged += tokens;
