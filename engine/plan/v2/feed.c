@@ -117,6 +117,7 @@ static void update_source(struct rp_feed *feed, uint32_t number)
 void rp_feed_change(struct rp_feed *feed)
 {
     uint64_t row = feed->row;
+    const struct rp_stage *before = feed->stage;
     feed->stage = rp_calendar_at(feed->calendar, row);
     feed->next_change = rp_min_u64(rp_calendar_next(feed->calendar, row),
                                    rp_calendar_shares(feed->calendar, row, feed->nominal));
@@ -124,7 +125,8 @@ void rp_feed_change(struct rp_feed *feed)
         feed->next_change = rp_min_u64(feed->next_change, feed->limits_end);
     feed->plain_max = feed->fixed->long_doc == RP_LONG_DOC_SPLIT ? RP_PIECE_TOKENS_MAX
                                                                  : feed->stage->seq_len;
-    for (uint32_t number = 0; number < feed->source_count; number++)
+    bool is_ramp = feed->stage == before && row != feed->limits_end; /* only shares change */
+    for (uint32_t number = 0; number < feed->source_count && !is_ramp; number++)
         update_source(feed, number);
     feed->is_stale = true;
 }

@@ -113,8 +113,9 @@ static int plan_row(struct rp_planner *plan, struct rp_error *error)
     uint64_t row = plan->planned;
     bool is_boundary = row > 0 && row >= stores->feed.next_change &&
                        rp_calendar_is_boundary(plan->calendar, row);
-    bool may_end = is_boundary || row >= stores->feed.next_change ||
-                   (rp_stores_are_empty(stores) && !rp_feed_plain(&stores->feed));
+    bool may_end = is_boundary ||
+                   (rp_stores_are_empty(stores) &&
+                    (row >= stores->feed.next_change || !rp_feed_plain(&stores->feed)));
     int failed = may_end ? save_state(plan, &plan->undo, error) : 0;
     if (failed < 0)
         return failed;
