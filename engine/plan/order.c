@@ -165,9 +165,11 @@ uint32_t rp_order_read(struct rp_order *order, uint64_t position, uint64_t *docu
     if (order->shuffle == RP_SHUFFLE_BLOCK)
         return read_window(order, position, documents);
     uint32_t count = (uint32_t)rp_min_u64(RP_ORDER_READ_MAX, order->documents - position);
-    for (uint32_t i = 0; i < count; i++)
-        documents[i] = position + i;
-    units_of_lane(order, documents, count);
+    uint64_t unit = position * order->lanes + order->lane;
+    for (uint32_t i = 0; i < count; i++, unit += order->lanes)
+        documents[i] = unit;
+    if (order->shuffle != RP_SHUFFLE_NONE)
+        rp_permute_many(&order->unit_permutation, documents, count);
     return count;
 }
 

@@ -3,6 +3,8 @@
  * 80 ns a pass). rp_permute_many computes many values side by side, in vectors. */
 #include "plan/permutation.h"
 
+#include <string.h>
+
 #include <Random123/philox.h>
 #ifdef __x86_64__
 #include <immintrin.h>
@@ -158,9 +160,14 @@ void rp_permute_many(const struct rp_permutation *p, uint64_t *values, uint32_t 
     RP_DASSERT(count <= RP_PERMUTE_MANY_MAX);
     _Alignas(64) uint64_t x[RP_PERMUTE_MANY_MAX] = {0};
     uint32_t place[RP_PERMUTE_MANY_MAX]; /* indices of the values that are not below n yet */
-    uint32_t walking = count;            /* how many those are */
-    for (uint32_t i = 0; i < count; i++)
-        place[i] = i;
+    uint32_t walking = 0;                /* how many those are */
+    memcpy(x, values, count * sizeof *values);
+    pass_here(p, x, count);
+    for (uint32_t i = 0; i < count; i++) {
+        values[i] = x[i];
+        place[walking] = i;
+        walking += x[i] >= p->n;
+    }
     while (walking > 0) {
         for (uint32_t i = 0; i < walking; i++)
             x[i] = values[place[i]];

@@ -69,5 +69,6 @@ void rp_window_change(struct rp_window *window, uint16_t slot, uint32_t value)
 {
     RP_DASSERT(value >= 1 && value <= RP_WINDOW_VALUE_MAX);
     rp_window_withdraw(window, slot);
-    rp_window_insert(window, slot, value, place_of(window, value, window->arrival[slot]));
+    rp_window_insert(window, slot, value, rp_window_bucket(value),
+                     place_of(window, value, window->arrival[slot]));
 }

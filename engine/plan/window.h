@@ -103,22 +103,29 @@ static inline uint32_t rp_window_bucket(uint32_t value)
     return RP_WINDOW_BUCKETS - 1 - (octave << 7) - (value >> octave);
 }
 
-/** The topmost item with a value up to `value`, or RP_WINDOW_NONE. */
-static inline uint16_t rp_window_floor(const struct rp_window *window, uint32_t value)
+/* The topmost item with a value up to `value`, which is in `bucket` or in the one below it. */
+static inline uint16_t rp_window_floor_in(const struct rp_window *window, uint32_t bucket,
+                                          uint32_t value)
 {
     enum { LAST_WORD = RP_WINDOW_BUCKETS / 64 - 1 };
-    uint32_t bucket = rp_window_bucket(value), word = bucket / 64;
+    uint32_t word = bucket / 64;
     uint64_t bits = window->occupied[word] & UINT64_MAX << bucket % 64;
     /* Both candidates are computed, because a branch would be mispredicted. */
-    uint64_t words = (window->occupied_words & UINT64_MAX << 1 << word) | UINT64_C(1) << LAST_WORD;
+    uint64_t words = (window->occupied_words & (UINT64_MAX - 1) << word) | UINT64_C(1) << LAST_WORD;
     uint32_t lower = (uint32_t)__builtin_ctzll(words);
     uint64_t is_lower = -(uint64_t)(bits == 0);
     bits |= window->occupied[lower] & is_lower;
     word += (lower - word) & (uint32_t)is_lower;
     uint16_t slot = window->greatest[word * 64 + (uint32_t)__builtin_ctzll(bits)];
-    while (rp_window_value(window, slot) > value) /* only in the bucket of `value` */
+    while (rp_window_value(window, slot) > value) /* only in this bucket */
         slot = rp_window_lower(window, slot);
     return slot;
+}
+
+/** The topmost item with a value up to `value`, or RP_WINDOW_NONE. */
+static inline uint16_t rp_window_floor(const struct rp_window *window, uint32_t value)
+{
+    return rp_window_floor_in(window, rp_window_bucket(value), value);
 }
 
 /** rp_window_floor of all items but `slot`. */
@@ -137,13 +144,12 @@ static inline uint16_t rp_window_ceiling(const struct rp_window *window, uint32_
 
 /* ---- changes --------------------------------------------------------------------------------- */
 
-/* Insert an item into the order of values, right above `lower`. */
+/* Insert an item into the order of values and into its bucket, right above `lower`. */
 static inline void rp_window_insert(struct rp_window *window, uint16_t slot, uint32_t value,
-                                    uint16_t lower)
+                                    uint32_t bucket, uint16_t lower)
 {
     struct rp_window_item *items = window->items;
     uint16_t upper = items[lower].upper;
-    uint32_t bucket = rp_window_bucket(value);
     items[slot].value = value;
     items[slot].bucket = (uint16_t)bucket;
     items[slot].lower = lower;
@@ -189,8 +195,9 @@ static inline uint16_t rp_window_add(struct rp_window *window, uint32_t value)
     window->count++;
 
     /* Among items of equal value the newest is the lowest or the topmost. */
-    rp_window_insert(window, slot, value,
-                     rp_window_floor(window, value - window->older_is_greater));
+    uint32_t bucket = rp_window_bucket(value);
+    rp_window_insert(window, slot, value, bucket,
+                     rp_window_floor_in(window, bucket, value - window->older_is_greater));
     return slot;
 }
 

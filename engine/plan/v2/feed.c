@@ -72,7 +72,7 @@ void rp_feed_close(struct rp_feed *feed)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static void update_exhausted(struct rp_feed *feed, struct rp_feed_source *own)
+void rp_feed_update_exhausted(struct rp_feed *feed, struct rp_feed_source *own)
 {
     const struct rp_limits *limits = &own->limits;
     bool is_exhausted = (limits->max_epochs > 0 && own->state.epoch >= limits->max_epochs) ||
@@ -110,7 +110,7 @@ static void update_source(struct rp_feed *feed, uint32_t number)
     own->is_selected = own->has_out ||
                        (own->source && (own->source->view.counts || own->source->passes > 1));
     own->tokens_end = own->limits.max_tokens > 0 ? own->limits.max_tokens : UINT64_MAX;
-    update_exhausted(feed, own);
+    rp_feed_update_exhausted(feed, own);
     update_plain(own);
 }
 
@@ -305,7 +305,7 @@ static int end_pass(struct rp_feed *feed, uint32_t number, struct rp_error *erro
     own->state.before = own->state.documents;
     own->state.documents = feed->stage->documents[number];
     count_items(feed, own);
-    update_exhausted(feed, own);
+    rp_feed_update_exhausted(feed, own);
     return 0;
 }
 
@@ -394,7 +394,7 @@ static inline int take(struct rp_feed *feed, struct rp_feed_source *own,
     own->state.tokens += piece->length;
     own->state.taken += feed->group;
     if (own->limits.max_tokens > 0)
-        update_exhausted(feed, own);
+        rp_feed_update_exhausted(feed, own);
     return own->is_trimmed ? rp_feed_trim_masked(feed, piece, error) : 1;
 }
 
@@ -450,9 +450,8 @@ static int fail_fruitless(const struct rp_feed *feed, uint32_t number, struct rp
                    name_of(feed, number), own->state.before);
 }
 
-/* rp_feed_next, if it is not known that the next item is plain. */
-static int next(struct rp_feed *feed, struct rp_item_piece *piece, uint32_t *size,
-                struct rp_error *error)
+int rp_feed_visit(struct rp_feed *feed, struct rp_item_piece *piece, uint32_t *size,
+                  struct rp_error *error)
 {
     feed->calls++;
     for (;;) {
@@ -491,29 +490,4 @@ static int next(struct rp_feed *feed, struct rp_item_piece *piece, uint32_t *siz
         if (own->state.epoch > epoch && own->begun_in == feed->calls && !own->is_exhausted)
             return fail_fruitless(feed, number, error);
     }
-}
-
-int rp_feed_next(struct rp_feed *feed, struct rp_item_piece *piece, uint32_t *size,
-                 struct rp_error *error)
-{
-    struct rp_feed_source *own = rp_feed_plain(feed);
-    if (!own)
-        return next(feed, piece, size, error);
-    uint32_t i = (uint32_t)__builtin_ctzll(own->plain), passed = i - own->ahead_next;
-    uint32_t tokens = (uint32_t)own->ahead_length[i];
-    own->plain &= own->plain - 1;
-    own->ahead_next = i + 1;
-    own->state.position += passed + 1;
-    feed->counts.passed_over += passed;
-    feed->counts.documents++;
-    feed->counts.tokens_read += tokens;
-    *piece = (struct rp_item_piece){own->ahead_item[i], 0, tokens, own->state.epoch, own->number,
-                                    own->state.pass,    0};
-    *size = rp_feed_round(feed, tokens);
-    feed->is_stale |= rp_choosing_charge(&feed->choosing, tokens);
-    own->state.tokens += tokens;
-    own->state.taken++;
-    if (own->state.tokens >= own->tokens_end)
-        update_exhausted(feed, own);
-    return 1;
 }

@@ -87,7 +87,9 @@ static int take_filler(struct rp_stores *stores, uint16_t *best, struct rp_error
             int failed = take(stores, pair.a, error);
             if (failed == 0)
                 failed = take(stores, pair.b, error);
-            *best = rp_window_floor(window, stores->draft.gap);
+            *best = RP_WINDOW_NONE;
+            if (stores->draft.gap > 0) /* seldom */
+                *best = rp_window_floor(window, stores->draft.gap);
             return failed;
         }
     }
