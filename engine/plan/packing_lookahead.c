@@ -10,8 +10,7 @@
  * pending no document is read, so the FIFO keeps the room for its rest. */
 #include "base/bits.h"
 #include "plan/packing.h"
-
-enum { PAIR_TRIES = 48 };
+#include "plan/pair.h"
 
 /* Take as much of the oldest piece as the row has room for. The rest of the piece stays the oldest.
  */
@@ -71,37 +70,6 @@ static inline __attribute__((always_inline)) int top_up(struct rp_lane *lane, ui
     return 0;
 }
 
-struct pair {
-    uint16_t a, b; /* slots; `a` goes first */
-};
-
-/* Find the best pair whose sum lies in (sum_min, gap].
- *
- * The search ends when twice the length of `a` is not above the best sum: any better pair has a
- * member that is longer than `a`, and was seen with that member as `a`. If no `b` fits with `a`,
- * the sum is the length of `a`, which is at most sum_min, so it is never taken for a pair. */
-static bool find_pair(const struct rp_window *window, uint32_t gap, uint32_t sum_min,
-                      struct pair *pair)
-{
-    uint32_t best = sum_min;
-    uint16_t best_a = RP_WINDOW_NONE, best_b = RP_WINDOW_NONE;
-    uint16_t a = rp_window_floor(window, gap - rp_window_value(window, rp_window_least(window)));
-    for (int tries = PAIR_TRIES; tries > 0 && best < gap; tries--) {
-        uint32_t length = rp_window_value(window, a);
-        if (2 * length <= best)
-            break;
-        uint16_t b = rp_window_floor_but(window, gap - length, a);
-        uint32_t sum = length + rp_window_value(window, b);
-        bool is_better = sum > best;
-        best = is_better ? sum : best;
-        best_a = is_better ? a : best_a;
-        best_b = is_better ? b : best_b;
-        a = rp_window_lower(window, a);
-    }
-    *pair = (struct pair){best_a, best_b};
-    return best > sum_min;
-}
-
 /* Take `best`, or a pair with a greater sum. Returns the longest piece that fits into the rest of
  * the gap, or none. */
 static uint16_t take_filler(struct rp_lane *lane, struct rp_draft *row, uint16_t best)
@@ -113,9 +81,9 @@ static uint16_t take_filler(struct rp_lane *lane, struct rp_draft *row, uint16_t
         uint32_t least = rp_window_value(window, rp_window_least(window));
         other = rp_window_floor_but(window, rest, best);
         uint32_t second = rp_window_value(window, other);
-        struct pair pair;
+        struct rp_pair pair;
         if (rest - second < least && row->count + 2 <= lane->config->max_docs_per_row &&
-            find_pair(window, row->gap, length + second, &pair)) {
+            rp_pair_find(window, row->gap, length + second, &pair)) {
             take_whole(lane, row, pair.a);
             take_whole(lane, row, pair.b);
             return rp_window_floor(window, row->gap);

@@ -4,9 +4,8 @@
  *
  * No piece of the FIFO is longer than a row: longer ones are in the pool. */
 #include "base/bits.h"
+#include "plan/pair.h"
 #include "plan/v2/stores.h"
-
-enum { PAIR_TRIES = 48 };
 
 static int take(struct rp_stores *stores, uint16_t slot, struct rp_error *error)
 {
@@ -39,37 +38,6 @@ static inline __attribute__((always_inline)) int top_up(struct rp_stores *stores
     return 0;
 }
 
-struct pair {
-    uint16_t a, b; /* slots; `a` goes first */
-};
-
-/* Find the best pair whose sum is in (sum_min, gap].
- *
- * The search ends when twice the size of `a` is not above the best sum: any better pair has a
- * member that is larger than `a`, and was seen with that member as `a`. If no `b` fits with `a`,
- * the sum is the size of `a`, which is at most sum_min, so it is never taken for a pair. */
-static bool find_pair(const struct rp_window *window, uint32_t gap, uint32_t sum_min,
-                      struct pair *pair)
-{
-    uint32_t best = sum_min;
-    uint16_t best_a = RP_WINDOW_NONE, best_b = RP_WINDOW_NONE;
-    uint16_t a = rp_window_floor(window, gap - rp_window_value(window, rp_window_least(window)));
-    for (int tries = PAIR_TRIES; tries > 0 && best < gap; tries--) {
-        uint32_t size = rp_window_value(window, a);
-        if (2 * size <= best)
-            break;
-        uint16_t b = rp_window_floor_but(window, gap - size, a);
-        uint32_t sum = size + rp_window_value(window, b);
-        bool is_better = sum > best;
-        best = is_better ? sum : best;
-        best_a = is_better ? a : best_a;
-        best_b = is_better ? b : best_b;
-        a = rp_window_lower(window, a);
-    }
-    *pair = (struct pair){best_a, best_b};
-    return best > sum_min;
-}
-
 /* Take *best, or a pair with a greater sum. Afterwards *best is the largest piece that fits into
  * the rest of the gap, or none. */
 static int take_filler(struct rp_stores *stores, uint16_t *best, struct rp_error *error)
@@ -81,9 +49,9 @@ static int take_filler(struct rp_stores *stores, uint16_t *best, struct rp_error
         uint32_t least = rp_window_value(window, rp_window_least(window));
         other = rp_window_floor_but(window, rest, taken);
         uint32_t second = rp_window_value(window, other);
-        struct pair pair;
+        struct rp_pair pair;
         if (rest - second < least && stores->draft.pieces + 2 <= stores->pieces_max &&
-            find_pair(window, stores->draft.gap, size + second, &pair)) {
+            rp_pair_find(window, stores->draft.gap, size + second, &pair)) {
             int failed = take(stores, pair.a, error);
             if (failed == 0)
                 failed = take(stores, pair.b, error);
