@@ -108,7 +108,7 @@ void rp_feed_update_exhausted(struct rp_feed *feed, struct rp_feed_source *own);
 RP_MUST_CHECK int rp_feed_visit(struct rp_feed *feed, struct rp_item_piece *piece, uint32_t *size,
                                 struct rp_error *error);
 
-/** The next piece: 1 with *piece and its *size, or 0 if there is none. Errors: -RP_E_CORRUPT,
+/** The next piece: 1 with *piece and its *size, or 0 at the end. Errors: -RP_E_CORRUPT,
  * -RP_E_EMPTY, -RP_E_CONFIG; after one the feed is between two states. */
 static inline int rp_feed_next(struct rp_feed *feed, struct rp_item_piece *piece, uint32_t *size,
                                struct rp_error *error)
