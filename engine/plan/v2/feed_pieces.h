@@ -10,6 +10,13 @@ static inline bool rp_feed_is_atomic(const struct rp_feed *feed, uint32_t source
     return feed->sources[source].is_atomic;
 }
 
+/** Places of a fragment. */
+static inline uint32_t rp_feed_round(const struct rp_feed *feed, uint32_t tokens)
+{
+    uint32_t align = feed->stage->align;
+    return align == 1 ? tokens : (tokens + align - 1) / align * align;
+}
+
 /** Lengths, with inserted tokens, of the documents of an item: `group` of them. -RP_E_CORRUPT if
  * an index entry is damaged. */
 RP_MUST_CHECK int rp_feed_lengths(const struct rp_feed *feed, uint32_t source, uint64_t item,

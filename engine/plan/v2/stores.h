@@ -7,7 +7,7 @@
 #ifndef RP_PLAN_V2_STORES_H
 #define RP_PLAN_V2_STORES_H
 
-#include "plan/v2/feed_pieces.h"
+#include "plan/v2/feed_next.h"
 #include "plan/window.h"
 
 #define RP_AGE_MAX_W 64u /* best_fit closes a row after this many times W pieces */
