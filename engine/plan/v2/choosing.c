@@ -83,24 +83,37 @@ static inline struct rp_choosing_block search(const struct rp_choosing *choosing
     return (struct rp_choosing_block){due, next_at, (uint32_t)best};
 }
 
-static inline void search_block(struct rp_choosing *choosing, uint32_t block)
+static inline uint32_t end_of(const struct rp_choosing *choosing, uint32_t block)
 {
-    uint32_t first = block * RP_CHOOSING_BLOCK, end = first + RP_CHOOSING_BLOCK;
-    end = end < choosing->count ? end : choosing->count;
-    choosing->blocks[block] = search(choosing, first, end, true);
+    uint32_t end = (block + 1) * RP_CHOOSING_BLOCK;
+    return end < choosing->count ? end : choosing->count;
 }
 
-/* Blocks other than `changed` are searched only if a place of them has become eligible. */
-static void choose(struct rp_choosing *choosing, uint32_t changed)
+static void search_block(struct rp_choosing *choosing, uint32_t block)
 {
-    uint32_t blocks = (choosing->count + RP_CHOOSING_BLOCK - 1) / RP_CHOOSING_BLOCK;
-    if (blocks == 1) {
-        choosing->chosen = search(choosing, 0, choosing->count, false).place;
+    choosing->blocks[block] = search(choosing, block * RP_CHOOSING_BLOCK, end_of(choosing, block),
+                                     true);
+}
+
+/* Search the block of a place whose key has changed. It was eligible, so next_at is of others. */
+static void search_again(struct rp_choosing *choosing, uint32_t place)
+{
+    uint32_t block = place / RP_CHOOSING_BLOCK;
+    int64_t at = choosing->keys[place].eligible_at, next_at = choosing->blocks[block].next_at;
+    if (next_at <= choosing->charged) {
+        search_block(choosing, block);
         return;
     }
-    search_block(choosing, changed);
+    choosing->blocks[block] = search(choosing, block * RP_CHOOSING_BLOCK, end_of(choosing, block),
+                                     false);
+    choosing->blocks[block].next_at = at > choosing->charged && at < next_at ? at : next_at;
+}
+
+/* Blocks are searched only if a place of them has become eligible. */
+static void choose(struct rp_choosing *choosing)
+{
     int64_t due = INT64_MIN;
-    for (uint32_t block = 0; block < blocks; block++) {
+    for (uint32_t block = 0; block * RP_CHOOSING_BLOCK < choosing->count; block++) {
         if (choosing->blocks[block].next_at <= choosing->charged)
             search_block(choosing, block);
         bool is_better = choosing->blocks[block].due > due;
@@ -119,9 +132,9 @@ static void make_keys(struct rp_choosing *choosing)
         own->reach_rest = (uint64_t)reach % own->share;
         make_key(choosing, place);
     }
-    for (uint32_t block = 1; block * RP_CHOOSING_BLOCK < choosing->count; block++)
+    for (uint32_t block = 0; block * RP_CHOOSING_BLOCK < choosing->count; block++)
         search_block(choosing, block);
-    choose(choosing, 0);
+    choose(choosing);
 }
 
 bool rp_choosing_begin(struct rp_choosing *choosing)
@@ -164,7 +177,12 @@ bool rp_choosing_charge_mixture(struct rp_choosing *choosing, uint32_t tokens)
         make_keys(choosing);
     } else {
         make_key(choosing, choosing->chosen);
-        choose(choosing, choosing->chosen / RP_CHOOSING_BLOCK);
+        if (choosing->count <= RP_CHOOSING_BLOCK) {
+            choosing->chosen = search(choosing, 0, choosing->count, false).place;
+        } else {
+            search_again(choosing, choosing->chosen);
+            choose(choosing);
+        }
     }
     return choosing->charged > CHARGED_MAX;
 }

@@ -25,7 +25,7 @@
 #include "base/fail.h"
 
 /* Places of a block, which are searched one by one: one set of branches for all. */
-#define RP_CHOOSING_BLOCK 32u
+#define RP_CHOOSING_BLOCK 16u
 
 struct rp_choosing_key {
     int64_t eligible_at, due;
