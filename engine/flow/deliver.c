@@ -104,7 +104,13 @@ static void complete_batch(struct rp_deliver *d, uint32_t ring, const struct rp_
         .state_bytes = (uint32_t)state_bytes,
         .state_offset = RP_SLOT_STATE_OFFSET,
         .skips_step = last->skips_step,
+        .known = last->step.is_known ? RP_KNOWN_STEP : 0,
     };
+    if (last->step.is_known) {
+        header->step_rows = last->step.rows;
+        header->step_tokens = last->step.tokens;
+        header->step_tokens_loss = last->step.labels;
+    }
     memcpy(slot + RP_SLOT_STATE_OFFSET, state, state_bytes);
     d->batches += !last->skips_step;
     d->rows += totals.rows_real;

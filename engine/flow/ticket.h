@@ -178,6 +178,13 @@ static inline void rp_row_end_add(struct rp_row_end *end, const struct rp_transf
     end->end_labels += rp_transfer_has_end_label(transfer);
 }
 
+/* Sums over all rows of a step, of all ranks (steps.h). */
+struct rp_step_sums {
+    uint64_t rows, tokens, labels; /* rows with a fragment, their tokens, and labels in them */
+    uint32_t is_known;
+    uint32_t is_whole; /* 0: the stream ends in the step */
+};
+
 struct rp_ticket {
     RP_LINE_ALIGNED struct rp_a64 state; /* I1. PAIRS ticket-state: release store / acquire load */
     uint64_t batch;
@@ -192,6 +199,7 @@ struct rp_ticket {
     uint32_t bad_transfer; /* 1 + the first one with a token id that is not allowed; 0: none */
     uint32_t align;        /* places of a transfer are a multiple; at least 1 */
     uint32_t skips_step; /* 1: all rows of the step are skipped, so trainers pass over its batch */
+    struct rp_step_sums step;
     struct rp_read reads[RP_TICKET_TRANSFERS_MAX];
     struct rp_transfer transfers[RP_TICKET_TRANSFERS_MAX];
     struct rp_row_end rows[RP_TICKET_ROWS_MAX];
