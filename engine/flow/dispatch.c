@@ -269,7 +269,7 @@ static int add_row(struct rp_dispatch *d, uint32_t ring, uint32_t row_in_batch,
                    const struct rp_row *row, struct rp_error *error)
 {
     expect_extents(d, row);
-    struct rp_row_end end = rp_row_end_of(row, ring, row_in_batch);
+    struct rp_row_end end = rp_row_end_of(row, d->options->cost, ring, row_in_batch);
     for (uint32_t i = 0; i < row->count; i++) {
         struct rp_transfer transfer = {.fragment = row->fragments[i],
                                        .ring = ring,

@@ -39,6 +39,7 @@
 
 #include "base/atomic.h"
 #include "base/bits.h"
+#include "base/cost.h"
 #include "plan/plan.h"
 #include "shm/layout.h"
 #include "shm/segment.h"
@@ -155,19 +156,34 @@ struct rp_row_end {
     uint32_t align;      /* places of a fragment are a multiple; at least 1 */
     uint32_t end_labels; /* fragments whose end has a label */
     uint32_t is_skipped;
+    uint32_t lacks_cost; /* 1: it has a fragment, and no cost model gives its cost */
+    uint64_t cost;
 };
 
-/** The end of a planned row, before any of its transfers. */
-static inline struct rp_row_end rp_row_end_of(const struct rp_row *row, uint32_t ring,
-                                              uint32_t row_in_batch)
+/** The cost of a planned row by a model; NULL: by its deal. 0 without fragments or without a model.
+ */
+static inline uint64_t rp_row_cost(const struct rp_row *row, const struct rp_cost *model)
 {
+    uint64_t cost = model ? 0 : row->cost;
+    for (uint32_t i = 0; model && i < row->count; i++)
+        cost += rp_cost_of(model, rp_places(row->fragments[i].length, row->align));
+    return cost;
+}
+
+/** The end of a planned row, before any of its transfers. */
+static inline struct rp_row_end rp_row_end_of(const struct rp_row *row, const struct rp_cost *model,
+                                              uint32_t ring, uint32_t row_in_batch)
+{
+    uint64_t cost = rp_row_cost(row, model);
     return (struct rp_row_end){.row = row->row,
                                .planned = row->planned,
                                .ring = ring,
                                .row_in_batch = row_in_batch,
                                .fragments = row->count,
                                .align = row->align > 1 ? row->align : 1,
-                               .is_skipped = row->skipped};
+                               .is_skipped = row->skipped,
+                               .lacks_cost = row->count > 0 && cost == 0,
+                               .cost = cost};
 }
 
 /** The next transfer of the row, which has been placed. */

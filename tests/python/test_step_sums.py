@@ -8,6 +8,7 @@ import numpy
 import pytest
 from mask_kit import index, random_flags, spans_of
 from stream2_kit import Stream2, random_stream
+from stream2_deal import cost_of_row
 from stream_kit import Corpus, Engine, Ranks, Stream, write_megatron, write_state
 
 SEED = 31000
@@ -48,8 +49,9 @@ def sums_of_rows(stream):
 class Steps:
     """Compares batches with the oracle's sums, in any numbering of batches."""
 
-    def __init__(self, stream, step=STEP):
+    def __init__(self, stream, step=STEP, model=None):
         self.rows, self.step, self.seen = sums_of_rows(stream), step, set()
+        self.stream, self.model = stream, model
         skipped = {g for g in getattr(stream, "skip", ())}
         steps = range(0, len(self.rows), step)
         self.whole = {g for g in steps if not set(range(g, g + step)) <= skipped}
@@ -64,8 +66,33 @@ class Steps:
         row = geometry.base_row + first * geometry.rows * geometry.world
         found = (batch.step_rows, batch.step_tokens, batch.step_tokens_loss)
         assert found == self.of(row), f"step of row {row}, batch {batch.number}"
-        assert batch.cost is None
+        assert batch.cost == self.cost_of(batch), f"cost of batch {batch.number}"
         self.seen.add(row)
+
+    def cost_of(self, batch):
+        """By the key `cost`, or by the deal of each row; None if a row has neither."""
+        models = {g: self.model or self.deal_of(g) for g in self.rows_of(batch)}
+        if not all(models.values()):
+            return None
+        costs = [cost_of_row(model, self.places(g)) for g, model in models.items()]
+        return sum(costs)
+
+    def rows_of(self, batch):
+        """Those with a fragment."""
+        rows = range(batch.first_row, batch.first_row + batch.batch_size)
+        return [g for g in rows if g < len(self.rows) and self.rows[g][0]]
+
+    def deal_of(self, g):
+        if not isinstance(self.stream, Stream2):
+            return None
+        deal = self.stream.plan.calendar.in_force(self.stream.rows[g].q).deal
+        return deal and {"w": 0, "h": 0, "b": 1, **deal}
+
+    def places(self, g):
+        row, align = self.stream.rows[g], 1
+        if isinstance(self.stream, Stream2):
+            row, align = row.fragments, self.stream.plan.calendar.in_force(row.q).align
+        return [-(-fragment.length // align) * align for fragment in row]
 
     def read(self, ranks, turns=None):
         for batches in ranks.turns(turns):
@@ -78,8 +105,8 @@ def serve(program, folder, stream, shape, *arguments, run="sums", **keys):
     return Engine(program, folder, {**stream.config(), **config, "run": run, **keys}, *arguments)
 
 
-def check_whole(program, folder, stream, shape, **keys):
-    steps = Steps(stream)
+def check_whole(program, folder, stream, shape, model=None, **keys):
+    steps = Steps(stream, model=model)
     engine = serve(program, folder, stream, shape, **keys)
     try:
         with Ranks(engine, shape[0]) as ranks:
@@ -123,6 +150,20 @@ def test_version_2(corpus, program, tmp_path, seed):
     for number in range(2):
         shape = SHAPES[(seed + 2 * number) % len(SHAPES)]
         check_whole(program, tmp_path, stream, shape, run=f"sums-{number}")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_cost_by_the_key(corpus, program, tmp_path, seed):
+    """Of a stream with deals, whose costs it replaces, and of one of version 1."""
+    keys = [{"cost": 100}, {"cost": {"k": 7, "attention_window": 9, "window_layers": 2, "layers": 6}}]
+    models = [{"K": 100, "w": 0, "h": 0, "b": 1}, {"K": 7, "w": 9, "h": 1, "b": 3}]
+    streams = [Stream(corpus, {"num_epochs": 1}), stream_of_version_2(corpus, seed)]
+    for number, stream in enumerate(streams):
+        check_whole(
+            *(program, tmp_path, stream, SHAPES[seed], models[(seed + number) % 2]),
+            **keys[(seed + number) % 2],
+            run=f"sums-{number}",
+        )
 
 
 # ---- positive control ----------------------------------------------------------------------------
