@@ -6,9 +6,10 @@ import random
 
 import numpy
 import pytest
+import ringpack
 from mask_kit import index, random_flags, spans_of
+from step_kit import Steps
 from stream2_kit import Stream2, random_stream
-from stream2_deal import cost_of_row
 from stream_kit import Corpus, Engine, Ranks, Stream, write_megatron, write_state
 
 SEED = 31000
@@ -31,82 +32,13 @@ class MaskedCorpus(Corpus):
             at += count
 
 
-def sums_of_rows(stream):
-    """(1 or 0, tokens, labels) of each row."""
-    rows = range(len(stream.rows))
-    if isinstance(stream, Stream2):
-        tokens = [[token for token in stream.row(g)[1] if token is not None] for g in rows]
-        labels = [[label for label in stream.labels(g) if label != -100] for g in rows]
-        return [(len(t) > 0, len(t), len(own)) for t, own in zip(tokens, labels)]
-    found = []
-    for g in rows:
-        labels = stream.batch(g, 1)[0]["labels"]
-        tokens = sum(fragment.length for fragment in stream.rows[g])
-        found.append((tokens > 0, tokens, int((labels != -100).sum())))
-    return found
-
-
-class Steps:
-    """Compares batches with the oracle's sums, in any numbering of batches."""
-
-    def __init__(self, stream, step=STEP, model=None):
-        self.rows, self.step, self.seen = sums_of_rows(stream), step, set()
-        self.stream, self.model = stream, model
-        skipped = {g for g in getattr(stream, "skip", ())}
-        steps = range(0, len(self.rows), step)
-        self.whole = {g for g in steps if not set(range(g, g + step)) <= skipped}
-
-    def of(self, first):
-        rows = self.rows[first : first + self.step]
-        return tuple(sum(column) for column in zip((0, 0, 0), *rows))
-
-    def check(self, loader, batch):
-        geometry = loader._client.geometry
-        first = batch.number // geometry.micro_batches * geometry.micro_batches
-        row = geometry.base_row + first * geometry.rows * geometry.world
-        found = (batch.step_rows, batch.step_tokens, batch.step_tokens_loss)
-        assert found == self.of(row), f"step of row {row}, batch {batch.number}"
-        assert batch.cost == self.cost_of(batch), f"cost of batch {batch.number}"
-        self.seen.add(row)
-
-    def cost_of(self, batch):
-        """By the key `cost`, or by the deal of each row; None if a row has neither."""
-        models = {g: self.model or self.deal_of(g) for g in self.rows_of(batch)}
-        if not all(models.values()):
-            return None
-        costs = [cost_of_row(model, self.places(g)) for g, model in models.items()]
-        return sum(costs)
-
-    def rows_of(self, batch):
-        """Those with a fragment."""
-        rows = range(batch.first_row, batch.first_row + batch.batch_size)
-        return [g for g in rows if g < len(self.rows) and self.rows[g][0]]
-
-    def deal_of(self, g):
-        if not isinstance(self.stream, Stream2):
-            return None
-        deal = self.stream.plan.calendar.in_force(self.stream.rows[g].q).deal
-        return deal and {"w": 0, "h": 0, "b": 1, **deal}
-
-    def places(self, g):
-        row, align = self.stream.rows[g], 1
-        if isinstance(self.stream, Stream2):
-            row, align = row.fragments, self.stream.plan.calendar.in_force(row.q).align
-        return [-(-fragment.length // align) * align for fragment in row]
-
-    def read(self, ranks, turns=None):
-        for batches in ranks.turns(turns):
-            for loader, batch in zip(ranks.loaders, batches):
-                self.check(loader, batch)
-
-
 def serve(program, folder, stream, shape, *arguments, run="sums", **keys):
     config = {"batch_size": shape[1], "dp_world_size": shape[0], "global_batch_size": STEP}
     return Engine(program, folder, {**stream.config(), **config, "run": run, **keys}, *arguments)
 
 
 def check_whole(program, folder, stream, shape, model=None, **keys):
-    steps = Steps(stream, model=model)
+    steps = Steps(stream, STEP, model)
     engine = serve(program, folder, stream, shape, **keys)
     try:
         with Ranks(engine, shape[0]) as ranks:
@@ -164,6 +96,93 @@ def test_cost_by_the_key(corpus, program, tmp_path, seed):
             **keys[(seed + number) % 2],
             run=f"sums-{number}",
         )
+
+
+# ---- nodes and lives -----------------------------------------------------------------------------
+
+ONE, TWO = (1, 2), (2, 1)  # four micro-batches in a step
+
+
+@pytest.fixture(scope="module")
+def streams(corpus):
+    return Stream(corpus, {"num_epochs": 2}), stream_of_version_2(corpus, 3)
+
+
+def test_nodes(streams, program, tmp_path, engines):
+    """Each engine counts the rows that only the other one delivers."""
+    for version, stream in enumerate(streams):
+        nodes = {f"{version}-{ranks}": ranks for ranks in ("0-0", "3-3")}
+        for run, ranks in nodes.items():
+            keys = {"batch_size": 1, "dp_world_size": 4, "global_batch_size": STEP}
+            engines(program, tmp_path, {**stream.config(), **keys, "ranks": ranks, "run": run})
+        for rank in 0, 3:
+            run = list(nodes)[rank == 3]
+            own = {"run": run, "run_dir": tmp_path, "dp_rank": rank, "dp_world_size": 4}
+            with ringpack.Loader(**own) as loader:
+                steps = Steps(stream, STEP)
+                for batch in loader:
+                    steps.check(loader, batch)
+                assert steps.seen == steps.whole
+
+
+@pytest.mark.parametrize("turns", range(1, 6))
+def test_trainers_outlive_their_engine(streams, program, tmp_path, engines, turns):
+    """It dies inside a step, with a checkpoint or without one; steps stay as the trainers count
+    them, and the next engine knows the sums of the step that it begins in."""
+    for version, stream in enumerate(streams):
+        run, steps = f"run-{version}", Steps(stream, STEP)
+        saved = {"checkpoint_dir": str(tmp_path / run)} if turns % 2 else {}
+        engine = engines(*life(program, tmp_path, stream, run, **saved))
+        with Ranks(engine) as ranks:
+            for more in turns, 5, 6:
+                steps.read(ranks, more)
+                engine.checkpoint() if saved else None
+                engine.kill()
+                engine = engines(*life(program, tmp_path, stream, run, **saved))
+            steps.read(ranks)
+        assert steps.seen == steps.whole
+
+
+def life(program, folder, stream, run, shape=ONE, **keys):
+    shape = {"batch_size": shape[1], "dp_world_size": shape[0], "global_batch_size": STEP}
+    return program, folder, {**stream.config(), **shape, "run": run, **keys}
+
+
+@pytest.mark.parametrize("turns", [1, 3, 4])
+def test_a_state_inside_a_step_begins_one(streams, program, tmp_path, engines, turns):
+    for version, stream in enumerate(streams):
+        engine = engines(*life(program, tmp_path, stream, f"first-{version}"))
+        with Ranks(engine) as ranks:
+            Steps(stream, STEP).read(ranks, turns)
+            token = ranks.tokens()[0]
+        path = write_state(tmp_path / "state", token)
+        engine = engines(*life(program, tmp_path, stream, f"second-{version}"), "--state", path)
+        with Ranks(engine) as ranks:
+            steps = Steps(stream, STEP)
+            steps.read(ranks)
+        begin = min(steps.seen)
+        assert begin >= 2 * turns and all((row - begin) % STEP == 0 for row in steps.seen)
+
+
+def test_a_rank_that_catches_up(corpus, program, tmp_path, engines):
+    """It returns inside a step that the others have left long ago."""
+    stream = Stream(corpus, {"num_epochs": 12})
+    engine = engines(*life(program, tmp_path, stream, "behind", TWO, prefetch_factor=2))
+    steps = Steps(stream, STEP)
+    with Ranks(engine, TWO[0]) as ranks:
+        steps.read(ranks, 6)
+        token = ranks.tokens()[0]
+        steps.read(ranks, 40)
+        ranks.loaders.pop().close()
+        own = {"run": "behind", "run_dir": tmp_path, "dp_rank": 1, "dp_world_size": 2}
+        with ringpack.Loader(**own) as late:
+            late.load_state_dict({"ringpack_state": token})
+            for _, batch in zip(range(40), late):
+                steps.check(late, batch)
+            ranks.loaders.append(late)
+            steps.read(ranks)
+    assert steps.seen == steps.whole
+    assert "rank 1 is behind" in engine.log()
 
 
 # ---- positive control ----------------------------------------------------------------------------

@@ -99,6 +99,32 @@ static void a_scout_before_the_step_counts_it(void **state)
     rp_steps_free(options.steps);
 }
 
+static uint64_t length_of_all_but_one(const void *source, uint64_t document)
+{
+    return document == 40 ? RP_LENGTH_BAD : kit_length(source, document);
+}
+
+/* The plan meets a damaged entry in its place. The scout meets it first: its step is not known. */
+static void a_step_that_cannot_be_planned_has_no_sums(void **state)
+{
+    (void)state;
+    struct stream s;
+    struct rp_error error;
+    struct rp_flow_options options = half_of_four_ranks();
+    struct kit damaged = kit;
+    damaged.plan_sources[0].length = length_of_all_but_one;
+    stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 7);
+    rp_plan_close(s.scout);
+    s.scout = kit_plan(&damaged);
+    stream_start(&s);
+    assert_true(stream_run(&s, 4, &error) >= 0);
+    assert_int_equal(s.steps_unknown, 0);
+    run_to_end(&s);
+    check_all_came(&s);
+    assert_true(s.steps_unknown > 0 && s.steps_unknown < s.batches);
+    stream_close(&s);
+}
+
 static int enter(void **state)
 {
     int code = kit_enter(state);
@@ -119,6 +145,7 @@ int main(void)
         cmocka_unit_test(all_ranks_are_counted),
         cmocka_unit_test(a_flow_begins_inside_a_step),
         cmocka_unit_test(a_scout_before_the_step_counts_it),
+        cmocka_unit_test(a_step_that_cannot_be_planned_has_no_sums),
     };
     return cmocka_run_group_tests(tests, enter, leave);
 }
