@@ -115,6 +115,9 @@ enum {
     RP_SETS_SPREAD = 1 << 6,
     RP_SETS_MAX_DOCS = 1 << 7,
     RP_SETS_DEAL = 1 << 8,
+    /* `deal` is the present job's: it becomes a record where the stage is not begun. Without
+     * RP_SETS_DEAL. */
+    RP_WANTS_DEAL = 1 << 9,
 };
 
 struct rp_limits_change {
