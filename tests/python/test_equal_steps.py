@@ -8,6 +8,7 @@ import random
 import subprocess
 
 import pytest
+import ringpack
 from stream2_kit import Stream2
 from stream_kit import Corpus, Ranks, write_state
 from test_served_stages import Served, serve
@@ -116,3 +117,56 @@ def test_each_window_has_one_digest_in_all_topologies(program, folder, corpus, s
     served = Served(plain)
     assert life(program, folder, plain, served, (RANKS, ROWS), None)
     assert [served.digests[end] for end in ends] == expected
+
+
+# ---- tools ---------------------------------------------------------------------------------------
+
+
+def explained(program, folder, *arguments):
+    told = run(program, folder, "explain", "--limit", 0, "--json", *arguments)
+    return [
+        [(part["document"], part["offset"], part["tokens"]) for part in row["fragments"]]
+        for row in json.loads(told)["rows"]
+    ]
+
+
+def test_tools_take_the_deal_of_a_run_from_its_record(program, folder, stream):
+    """The config, and the one in the checkpoint, have another job than the first start had."""
+    saved, served = folder / "saved", Served(stream)
+    keys = {"checkpoint_dir": str(saved)}
+    life(program, folder, stream, served, (RANKS, ROWS), 5, **keys)
+    other = {"batch_size": 3, "dp_world_size": 1, "global_batch_size": 6}
+    run(program, folder, "config", "show", keys=first_job(stream, **other))
+    life(program, folder, stream, served, (1, 3), 20, global_batch_size=6, **keys)
+    rows = [[(f.document, f.offset, f.length) for f in row.fragments] for row in stream.rows]
+    for first, last in (0, 3), (60, 70), (90, 100):
+        found = explained(program, folder, "--row", f"{first}-{last}", saved)
+        assert found == rows[first : last + 1], f"rows from {first} on"
+    assert explained(program, folder, "--row", "0-3") != rows[:4]  # without the run
+    for row in 0, 40:
+        run(program, folder, "state", "--row", row, "-o", "token", saved)
+        token = (folder / "token").read_bytes()
+        assert token == stream.state(row, token), f"the state of row {row}"
+    shown = subprocess.run([program, "checkpoint", "show", saved, "--json"], stdout=subprocess.PIPE)
+    saved_row = json.loads(shown.stdout)["next_row"]
+    assert WINDOW < saved_row <= served.row
+    run(program, folder, "state", "--row", saved_row, "-o", "first", keys=first_job(stream))
+    said = run(program, folder, "audit", saved, "first")
+    assert said.startswith(f"identical: all rows before row {saved_row}"), said
+    keys = {**first_job(stream, **other), "run": "again"}
+    path = folder / "c.yaml"
+    path.write_text(json.dumps(keys))
+    base = saved_row % 6  # steps of the second life
+    with ringpack.Replay(str(saved), base_row=base, program=program, profile="full") as replay:
+        for step in 5, 0:  # a private engine, from the later step on, and then back
+            for [batch] in replay.step(step):
+                plans = [int(plan[0]) for plan in batch["row_plans"]]
+                begin = batch.first_row
+                assert plans == [stream.rows[begin + i].q for i in range(len(plans))]
+
+
+def test_verify_gives_every_life_the_job_of_the_config(program, folder, stream):
+    keys = first_job(stream, run="v")
+    del keys["cost"]
+    said = run(program, folder, "verify", "--kills", 4, "--random", 6, "--rows", 150, keys=keys)
+    assert said.endswith("verify: identical\n"), said
