@@ -9,6 +9,7 @@
 #include "base/bits.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "config/cost.h"
 #include "config/yaml_reader.h"
 
 #define STAGES_MAX 10000u
@@ -129,6 +130,34 @@ static int read_deal(struct rp_yaml *reader, const struct rp_key *key, struct rp
                        "off, auto, or a mapping of window, step, tier and cost");
     deal->mode = (enum rp_deal_mode)word;
     return 0;
+}
+
+/* ---- cost ------------------------------------------------------------------------------------ */
+
+static int read_cost(struct rp_yaml *reader, const struct rp_key *key, struct rp_config_cost *cost,
+                     const yaml_node_t *node)
+{
+    struct rp_key_place place = rp_yaml_place(reader, node);
+    struct rp_config_place places[RP_COST_KEYS_MAX] = {{0, 0}};
+    RP_ASSERT(rp_cost_key_list.count <= RP_ARRAY_COUNT(places));
+    rp_key_set_standards(rp_cost_key_list.keys, rp_cost_key_list.count, cost);
+    if (node->type == YAML_MAPPING_NODE) {
+        int code = rp_yaml_mapping(reader, node, &rp_cost_key_list, cost, places);
+        return code < 0 ? code : rp_config_cost_finish(cost, places, place, reader->error);
+    }
+    const struct rp_key own = {.name = key->name,
+                               .kind = RP_KIND_COUNT,
+                               .least = key->least,
+                               .most = key->most,
+                               .offset = offsetof(struct rp_config_cost, k),
+                               .size = sizeof cost->k};
+    const char *text;
+    int code = rp_yaml_text(reader, node, key->name, &text);
+    if (code == 0)
+        code = rp_key_set(&own, cost, text, place, reader->error);
+    if (code == 0)
+        code = rp_key_check(&own, cost, place, reader->error);
+    return code < 0 ? code : rp_config_cost_finish(cost, places, place, reader->error);
 }
 
 /* ---- skip ------------------------------------------------------------------------------------ */
@@ -374,6 +403,8 @@ int rp_yaml_nested(struct rp_yaml *reader, const struct rp_key *key, void *objec
         return read_until(reader, key, field, node);
     case RP_KIND_DEAL:
         return read_deal(reader, key, field, node);
+    case RP_KIND_COST:
+        return read_cost(reader, key, field, node);
     case RP_KIND_SKIP:
         return read_skip(reader, key, field, node);
     case RP_KIND_REPEAT:

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stages.h — the parts of a config that are nested: `stages`, `deal`, `skip`, `repeat`. They are of
- * stream version 2 (engine/plan/STREAM2.md). rp_config_finish compiles them to rows. */
+/* stages.h — the parts of a config that are nested: `stages`, `deal`, `skip`, `repeat`, `cost`. All
+ * but `cost` are of stream version 2 (engine/plan/STREAM2.md). rp_config_finish compiles them to
+ * rows. */
 #ifndef RP_CONFIG_STAGES_H
 #define RP_CONFIG_STAGES_H
 
@@ -8,9 +9,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/cost.h"
+
 /* In the file, or in the text of an option; from 1. Line 0: not given. */
 struct rp_config_place {
     uint32_t line, column;
+};
+
+/* `cost: 15072`, or a mapping from which K follows (config/cost.h). */
+struct rp_config_cost {
+    struct rp_cost cost; /* always set: by default K is RP_COST_K_STANDARD */
+    uint32_t k;          /* as given; 0: K follows from the numbers of the model */
+    uint32_t hidden, ffn, heads, kv_heads, head_dim, vocab;
+    bool gated;
+    uint32_t attention_window, window_layers, layers;
 };
 
 enum rp_deal_mode { RP_DEAL_OFF, RP_DEAL_AUTO, RP_DEAL_GIVEN };

@@ -25,6 +25,8 @@ static void minimal_config_gets_the_standard_values(void **state)
     assert_int_equal(config.global_batch_size, 4);
     assert_int_equal(config.rank_first, 0);
     assert_int_equal(config.rank_count, 1);
+    assert_int_equal(config.cost.cost.k, RP_COST_K_STANDARD);
+    assert_int_equal(config.cost.cost.b, 1);
     assert_int_equal(config.prefetch_bytes, 0);
     assert_int_equal(config.io_depth, 0); /* the read value decides */
     assert_int_equal(config.token_dtype, RP_DTYPE_I32);
@@ -73,6 +75,7 @@ static const char *const every_key[][2] = {
     {"sections", "labels,provenance"},
     {"token_dtype", "i64"},
     {"label_mode", "shifted"},
+    {"cost", "{k: 15072, attention_window: 4k, window_layers: 20, layers: 24}"},
     {"cpus", "0-3,8"},
     {"readers", "2"},
     {"packers", "3"},
@@ -128,6 +131,10 @@ static void check_keys_of_version_2(void)
 static void check_every_key(void)
 {
     assert_string_equal(config.run, "night-7");
+    assert_int_equal(config.cost.cost.k, 15072);
+    assert_int_equal(config.cost.cost.w, 4000);
+    assert_int_equal(config.cost.cost.h, 5); /* 20 of 24 layers */
+    assert_int_equal(config.cost.cost.b, 6);
     assert_true(config.seed == UINT64_MAX);
     assert_int_equal(config.seq_len, 2048);
     assert_int_equal(config.shuffle, 2);

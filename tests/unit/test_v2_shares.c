@@ -130,7 +130,7 @@ static void costs_of(const struct rp_deal *deal, uint32_t first, uint32_t rows, 
     for (uint32_t q = 0; q < rows; q++) {
         costs[q] = 0;
         for (unsigned i = 0; i < 4; i++)
-            costs[q] += rp_deal_cost(deal, fragments[first + q][i]);
+            costs[q] += rp_cost_of(&deal->cost, fragments[first + q][i]);
     }
 }
 
@@ -172,13 +172,13 @@ static void test_cost(void **unused)
 {
     (void)unused;
     struct rp_deal deal = {.k = 10, .b = 1};
-    assert_int_equal(rp_deal_cost(&deal, 7), 7 * 17);
+    assert_int_equal(rp_cost_of(&deal.cost, 7), 7 * 17);
     deal = (struct rp_deal){.k = 10, .w = 4, .h = 2, .b = 3};
-    assert_int_equal(rp_deal_cost(&deal, 4), 3 * 10 * 4 + 3 * 16);
-    assert_int_equal(rp_deal_cost(&deal, 7), 3 * 10 * 7 + 49 + 2 * (2 * 4 * 7 - 16));
+    assert_int_equal(rp_cost_of(&deal.cost, 4), 3 * 10 * 4 + 3 * 16);
+    assert_int_equal(rp_cost_of(&deal.cost, 7), 3 * 10 * 7 + 49 + 2 * (2 * 4 * 7 - 16));
     deal = (struct rp_deal){.k = (1u << 24) - 1, .w = 1u << 24, .h = 63, .b = 64};
     uint64_t L = 1u << 24;
-    assert_true(rp_deal_cost(&deal, 1u << 24) == 64 * (L - 1) * L + 64 * L * L);
+    assert_true(rp_cost_of(&deal.cost, 1u << 24) == 64 * (L - 1) * L + 64 * L * L);
 }
 
 /* Every row of a window once; the rows of the last, shorter step stay. */

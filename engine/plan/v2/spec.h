@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/cost.h"
 #include "base/fail.h"
 #include "base/hash.h"
 #include "plan/plan.h" /* enums of shuffle, packing, fill and long_doc; RP_LENGTH_BAD */
@@ -94,8 +95,13 @@ struct rp_stream_source {
 struct rp_deal {
     uint32_t window, step, tier, bundle; /* Y, T, C, m; window 0: off */
     enum rp_deal_order order;
-    uint32_t k, w; /* K; w: the window of attention */
-    uint8_t h, b;
+    union {
+        struct rp_cost cost;
+        struct {
+            uint32_t k, w;
+            uint8_t h, b;
+        };
+    };
 };
 
 /* Bits of rp_stage_spec.sets. */
