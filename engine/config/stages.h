@@ -31,7 +31,7 @@ enum rp_deal_mode { RP_DEAL_OFF, RP_DEAL_AUTO, RP_DEAL_GIVEN };
 struct rp_config_deal {
     enum rp_deal_mode mode;
     uint32_t window, step, tier, bundle; /* rows: Y, T, C, m */
-    uint32_t order;                      /* descending | middle */
+    uint32_t order;                      /* descending | middle | wave | late_wave */
     uint32_t cost;                       /* tokens: K */
     uint32_t attention_window;           /* tokens: w; 0 = all layers attend to all tokens */
     uint32_t window_layers, layers;      /* h of b layers have the window */

@@ -5,7 +5,7 @@
 
 #include "base/bits.h"
 #include "base/mem.h"
-#include "plan/v2/deal.h"
+#include "plan/v2/planner_state.h"
 
 /* The cost of the micro-batch whose first row is at place `first`. */
 static uint64_t cost_of_batch(const struct rp_balance_shape *shape, const uint64_t *cost,
@@ -50,29 +50,42 @@ void rp_balance_add(struct rp_balance *balance, const struct rp_balance_shape *s
         add_step(balance, shape, cost, order, i * shape->step);
 }
 
+int rp_balance_order(const struct rp_deal *deal, const uint64_t *cost, uint32_t rows,
+                     uint32_t *order)
+{
+    for (uint64_t row = 0; row < rows; row += deal->window) {
+        uint32_t count = (uint32_t)rp_min_u64(deal->window, rows - row);
+        int code = rp_deal_order(deal, cost + row, count, order + row, NULL);
+        if (code < 0)
+            return code;
+        for (uint32_t i = 0; i < count; i++)
+            order[row + i] += (uint32_t)row;
+    }
+    return 0;
+}
+
 /* Windows may end inside a step of the shape, so the order of all rows is made first. */
 int rp_balance_dealt(struct rp_balance *balance, const struct rp_balance_shape *shape,
                      const struct rp_deal *deal, const uint64_t *cost, uint32_t rows)
 {
-    uint32_t *order = NULL;
-    int code = 0;
-    if (deal && deal->window > 0) {
-        order = rp_calloc(rows, sizeof *order);
-        if (!order)
-            return -ENOMEM;
-        for (uint32_t row = 0; row < rows && code >= 0; row += deal->window) {
-            uint32_t count = (uint32_t)rp_min_u64(deal->window, rows - row);
-            code = rp_deal_order(deal, cost + row, count, order + row, NULL);
-            for (uint32_t i = row; i < row + count && code >= 0; i++)
-                order[i] += row;
-            if (rows - row <= deal->window) /* row + window may wrap */
-                break;
-        }
+    if (!deal || deal->window == 0) {
+        rp_balance_add(balance, shape, cost, NULL, rows);
+        return 0;
     }
+    uint32_t *order = rp_calloc(rows, sizeof *order);
+    int code = order ? rp_balance_order(deal, cost, rows, order) : -ENOMEM;
     if (code >= 0)
         rp_balance_add(balance, shape, cost, order, rows);
     free(order);
     return code;
+}
+
+uint64_t rp_balance_window_bytes(uint32_t rows, uint64_t fragments)
+{
+    struct rp_deal_window *window = NULL;
+    return (uint64_t)rows * (sizeof *window->rows + sizeof *window->costs + sizeof *window->order) +
+           rp_deal_scratch_bytes(rows) +
+           fragments * (sizeof *window->fragments + sizeof *window->epochs);
 }
 
 static double ratio(rp_cost_sum part, uint64_t factor, rp_cost_sum whole)

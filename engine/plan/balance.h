@@ -36,10 +36,18 @@ struct rp_balance {
 void rp_balance_add(struct rp_balance *balance, const struct rp_balance_shape *shape,
                     const uint64_t *cost, const uint32_t *order, uint32_t rows);
 
-/** Count `rows` rows with each window of deal->window rows dealt, the first at row 0. NULL or a
- * window of 0 rows: without deal. The only error is -ENOMEM. */
+/** Set order[i] to the row at place i when each window of deal->window rows is dealt, the first
+ * from row 0. The only error is -ENOMEM. */
+RP_MUST_CHECK int rp_balance_order(const struct rp_deal *deal, const uint64_t *cost, uint32_t rows,
+                                   uint32_t *order);
+
+/** rp_balance_add with windows dealt. NULL or a window of 0 rows: without deal. The only error is
+ * -ENOMEM. */
 RP_MUST_CHECK int rp_balance_dealt(struct rp_balance *balance, const struct rp_balance_shape *shape,
                                    const struct rp_deal *deal, const uint64_t *cost, uint32_t rows);
+
+/** Memory that a plan needs for a window of `rows` rows with that many fragments. */
+uint64_t rp_balance_window_bytes(uint32_t rows, uint64_t fragments);
 
 /* Times that of perfect balance, >= 1; 1 without a step or a cost. */
 double rp_balance_of_steps(const struct rp_balance *balance, const struct rp_balance_shape *shape);

@@ -37,7 +37,7 @@ def random_deal(rng):
     tier = bundle * rng.choice([1, 2])
     step = tier * rng.choice([1, 2, 3])
     deal = {"bundle": bundle, "tier": tier, "step": step, "window": step * rng.choice([1, 2])}
-    deal |= {"order": rng.choice(["descending", "middle"]), "K": rng.choice([1, 4, 100])}
+    deal |= {"order": rng.choice(["descending", "middle", "wave", "late_wave"]), "K": rng.choice([1, 4, 100])}
     return rng.choice([None, deal, {**deal, "w": 4, "h": 2, "b": 4}])
 
 
