@@ -18,6 +18,7 @@ struct rp_config_place {
 
 /* `cost: 15072`, or a mapping from which K follows (config/cost.h). */
 struct rp_config_cost {
+    bool is_given;
     struct rp_cost cost; /* always set: by default K is RP_COST_K_STANDARD */
     uint32_t k;          /* as given; 0: K follows from the numbers of the model */
     uint32_t hidden, ffn, heads, kv_heads, head_dim, vocab;
