@@ -18,7 +18,9 @@ _Static_assert(RP_EXHAUSTED_CONTINUE == 0 && RP_EXHAUSTED_STOP == 1 && RP_EXHAUS
                "on_exhausted");
 _Static_assert(RP_TOO_LONG_DROP == 1 && RP_TOO_LONG_TRUNCATE == 2 && RP_TOO_LONG_ERROR == 3,
                "too_long, which the config counts from 0");
-_Static_assert(RP_DEAL_DESCENDING == 0 && RP_DEAL_MIDDLE == 1, "order of a deal");
+_Static_assert(RP_DEAL_DESCENDING == 0 && RP_DEAL_MIDDLE == 1 && RP_DEAL_WAVE == 2 &&
+                   RP_DEAL_LATE_WAVE == 3,
+               "order of a deal");
 _Static_assert(RP_NO_TOKEN_ID == RP_CONFIG_CHOSEN, "bos_id and eos_id");
 
 /* The arrays of one stage, which its spec borrows. */

@@ -145,6 +145,7 @@ int rp_config_cost_finish(struct rp_config_cost *cost, const struct rp_config_pl
 {
     const struct finishing f = {cost, places, place, error};
     cost->cost = (struct rp_cost){.b = 1};
+    cost->is_given = true;
     int code = cost->k ? take_k(&f) : k_of_model(&f);
     return code < 0 ? code : take_windows(&f);
 }

@@ -268,7 +268,8 @@ enum rp_key_kind {
     X(tier, tier, COUNT, NULL, "(batch_size * dp_world_size)", 1, 1u << 20,                        \
       "rows of a micro-step of all ranks")                                                         \
     X(bundle, bundle, COUNT, NULL, "1", 1, 1u << 20, "rows of a rank's micro-batch")               \
-    X(order, order, CHOICE, "descending|middle", "descending", 0, 0, "tiers of a step")            \
+    X(order, order, CHOICE, "descending|middle|wave|late_wave", "descending", 0, 0,                \
+      "tiers of a step")                                                                           \
     X(cost, cost, COUNT, NULL, "(the key cost)", 1, (1u << 24) - 1,                                \
       "length at which attention costs as much as all else")                                       \
     X(attention_window, attention_window, COUNT, NULL, "0", 0, 1u << 24,                           \

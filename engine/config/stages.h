@@ -18,6 +18,7 @@ struct rp_config_place {
 
 /* `cost: 15072`, or a mapping from which K follows (config/cost.h). */
 struct rp_config_cost {
+    bool is_given;
     struct rp_cost cost; /* always set: by default K is RP_COST_K_STANDARD */
     uint32_t k;          /* as given; 0: K follows from the numbers of the model */
     uint32_t hidden, ffn, heads, kv_heads, head_dim, vocab;
@@ -46,7 +47,7 @@ struct rp_config_deal {
     uint32_t sets; /* the keys that are given; others have their default, or 0 */
     struct rp_config_place place;
     uint32_t window, step, tier, bundle; /* rows: Y, T, C, m */
-    uint32_t order;                      /* descending | middle */
+    uint32_t order;                      /* descending | middle | wave | late_wave */
     uint32_t cost;                       /* tokens: K */
     uint32_t attention_window;           /* tokens: w; 0 = all layers attend to all tokens */
     uint32_t window_layers, layers;      /* h of b layers have the window */

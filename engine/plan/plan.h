@@ -80,6 +80,7 @@ struct rp_row {
     uint64_t planned; /* its number in the order of packing; `row` in version 1 */
     uint32_t align;   /* places of a fragment are a multiple of it; 0 and 1: of 1 */
     bool skipped;     /* planned and not delivered: it has no fragments */
+    uint64_t cost;    /* by its deal (STREAM2.md section 8); 0: it has no deal, or no fragment */
 };
 
 /* The content of rows that only stream version 2 can have (STREAM2.md sections 2.1, 11, 15), fixed

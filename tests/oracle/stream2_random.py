@@ -37,7 +37,8 @@ def random_deal(rng):
     tier = bundle * rng.choice([1, 2])
     step = tier * rng.choice([1, 2, 3])
     deal = {"bundle": bundle, "tier": tier, "step": step, "window": step * rng.choice([1, 2])}
-    deal |= {"order": rng.choice(["descending", "middle"]), "K": rng.choice([1, 4, 100])}
+    orders = ["descending", "middle", "wave", "late_wave"]
+    deal |= {"order": rng.choice(orders), "K": rng.choice([1, 4, 100])}
     of_job = [{}, {"order": "descending"}, {"K": 3}, {"window": 12}, {"tier": 1}, {"bundle": 1}]
     return rng.choice([None, deal, {**deal, "w": 4, "h": 2, "b": 4}, rng.choice(of_job)])
 

@@ -209,7 +209,7 @@ int rp_calendar_check_deal(const struct rp_deal *deal, struct rp_error *error)
         {0, "deal: w", deal->w, 0, RP_SEQ_LEN_MAX},
         {0, "deal: b", deal->b, 1, 64},
         {0, "deal: h", deal->h, 0, deal->b},
-        {0, "deal: order", deal->order, 0, RP_DEAL_MIDDLE},
+        {0, "deal: order", deal->order, 0, RP_DEAL_ORDERS - 1},
         {0, "deal: tier", deal->tier, deal->bundle, UINT32_MAX},
         {0, "deal: step", deal->step, deal->tier, UINT32_MAX},
         {0, "deal: window", deal->window, deal->step, UINT32_C(1) << 20},

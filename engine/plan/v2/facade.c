@@ -195,7 +195,8 @@ int rp_v2_next(struct rp_plan_v2 *v2, struct rp_row *row, struct rp_error *error
                            .fragments = translate(v2, &planned),
                            .planned = planned.planned,
                            .align = stage->align,
-                           .skipped = planned.skipped};
+                           .skipped = planned.skipped,
+                           .cost = planned.cost};
     return 1;
 }
 
