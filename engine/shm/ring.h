@@ -44,6 +44,11 @@ uint64_t rp_geometry_layout(struct rp_geometry *geometry, uint32_t sections, uin
 /** Total bytes of a data segment whose geometry is laid out already; 0 unless every offset equals
  *  the result of rp_geometry_layout. */
 uint64_t rp_geometry_total(const struct rp_geometry *geometry);
+/** Micro-batches of a step; also of a geometry that was received, at least 1. */
+static inline uint64_t rp_geometry_micro_batches(const struct rp_geometry *geometry)
+{
+    return geometry->micro_batches > 0 ? geometry->micro_batches : 1;
+}
 
 /* ---- engine's end ---------------------------------------------------------------------------- */
 

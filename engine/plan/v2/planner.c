@@ -211,7 +211,8 @@ static int keep_row(struct rp_planner *plan, const struct rp_deal *deal, struct 
            draft->count * sizeof *draft->epochs);
     uint64_t cost = 0;
     for (uint32_t i = 0; i < draft->count; i++)
-        cost += rp_deal_cost(deal, rp_feed_round(&plan->stores.feed, draft->fragments[i].length));
+        cost += rp_cost_of(&deal->cost,
+                           rp_feed_round(&plan->stores.feed, draft->fragments[i].length));
     window->costs[window->count] = cost;
     window->rows[window->count++] = (struct rp_dealt_row){window->fragments_used, draft->count,
                                                           draft->tokens};
