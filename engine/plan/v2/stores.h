@@ -53,7 +53,7 @@ struct rp_stores {
     struct rp_window window;    /* lookahead: sizes */
     uint32_t pool_count;
     struct rp_pool_entry *pool;   /* by slot, without turns */
-    struct rp_pool_place *places; /* pool_count, the next entry last; then those of free slots */
+    struct rp_pool_place *places; /* pool_count, the next entry last; then the free slots */
     uint64_t pool_turn;           /* subtracted from turns so far */
     uint64_t pool_arrivals;
     uint64_t pool_row;
