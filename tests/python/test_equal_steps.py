@@ -5,6 +5,7 @@ Rows, states and digests are the oracle's (tests/oracle/stream2.py)."""
 
 import json
 import random
+import re
 import subprocess
 
 import pytest
@@ -170,3 +171,35 @@ def test_verify_gives_every_life_the_job_of_the_config(program, folder, stream):
     del keys["cost"]
     said = run(program, folder, "verify", "--kills", 4, "--random", 6, "--rows", 150, keys=keys)
     assert said.endswith("verify: identical\n"), said
+
+
+# ---- without the key -----------------------------------------------------------------------------
+
+
+def note_of(program, folder, keys):
+    return json.loads(run(program, folder, "plan", "--json", keys=keys))["deal_gain"]
+
+
+def test_a_first_start_says_what_auto_would_save(program, folder, corpus):
+    stream = stream_of(corpus, None)
+    keys = {name: value for name, value in first_job(stream).items() if name != "deal"}
+    said = note_of(program, folder, keys)
+    times = [float(time) for time in re.findall(r"([\d.]+) times", said)]
+    assert times[0] > 1.02 * times[1] >= 1.02 and "the first 16 steps, cost K 40" in said
+    for more in {"deal": "off"}, {"deal": "auto"}, {"dp_world_size": 1}, {"cost": 1 << 23}:
+        assert note_of(program, folder, {**keys, **more}) is None, more
+    served, saved = Served(stream), {"checkpoint_dir": str(folder / "saved"), "run": "log"}
+    for number in 1, 2:  # a later start has the deal that the run began with
+        life(program, folder, stream, served, (RANKS, ROWS), 3, **saved)
+        assert (folder / "log.log").read_text().count(said) == 1, number
+
+
+def test_plan_names_the_job_of_a_deal(program, folder, stream):
+    said = run(program, folder, "plan", keys=first_job(stream))
+    assert "deal 64 rows, step 8, tier 4, bundle 2, order middle, cost 40" in said
+    assert "from the job: dp_world_size 2, batch_size 2, global_batch_size 8\n" in said
+    assert re.search(r"a deal window needs [\d.]+ KiB of memory", said)
+    run(program, folder, "state", "--row", 70, "-o", "token")
+    keys = first_job(stream, dp_world_size=1, batch_size=1)
+    said = run(program, folder, "plan", "--state", "token", keys=keys)
+    assert "deal 64 rows, step 8, tier 4" in said and "the job that it began with" in said
