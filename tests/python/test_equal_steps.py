@@ -203,3 +203,55 @@ def test_plan_names_the_job_of_a_deal(program, folder, stream):
     keys = first_job(stream, dp_world_size=1, batch_size=1)
     said = run(program, folder, "plan", "--state", "token", keys=keys)
     assert "deal 64 rows, step 8, tier 4" in said and "the job that it began with" in said
+
+
+# ---- ranks ---------------------------------------------------------------------------------------
+
+
+def test_a_restarted_rank_gets_its_rows_of_the_window_again(program, folder, stream):
+    """The other rank goes on meanwhile; both have replicas."""
+    shape, keys = (RANKS, ROWS), {"replicas": 2, "prefetch_factor": 2}
+    engine, served = serve(program, folder, stream, shape, **keys), Served(stream)
+    try:
+        both = {"replicas": 2}
+        with (
+            Ranks(engine, RANKS, replica=0, **both) as first,
+            Ranks(engine, RANKS, replica=1, **both) as second,
+        ):
+            for number, batches in enumerate(first.turns(5)):
+                served.take(batches, *shape)
+                again = second.turn()
+                assert [b.digest() for b in again] == [b.digest() for b in batches]
+                if number == 1:
+                    early = first.tokens()[1]
+            for ranks in first, second:
+                ranks.loaders[1].close()
+            options = {"run": engine.run, "run_dir": engine.folder, "dp_rank": 1}
+            for number, ranks in enumerate((first, second)):
+                loader = ringpack.Loader(**options, **both, dp_world_size=RANKS, replica=number)
+                loader.load_state_dict({"ringpack_state": early})
+                ranks.loaders[1] = loader.attach()
+            for row in 8, 12, 16:  # rank 1 only
+                for ranks in first, second:
+                    batch = ranks.loaders[1].next(timeout=30)
+                    assert batch.first_row == row + ROWS
+                    served.compare(batch)
+            for batches in first.turns():
+                served.take(batches, *shape)
+                second.turn()
+        assert served.row == len(stream.rows)
+    finally:
+        engine.kill()
+
+
+def test_drop_last_leaves_out_the_rows_after_the_last_step(program, folder, stream):
+    served = Served(stream)
+    engine = serve(program, folder, stream, (RANKS, ROWS), drop_last=True)
+    try:
+        with Ranks(engine, RANKS) as ranks:
+            for batches in ranks.turns():
+                served.take(batches, RANKS, ROWS)
+        assert engine.wait() == 0, engine.log()
+    finally:
+        engine.kill()
+    assert served.row == len(stream.rows) // STEP * STEP < len(stream.rows)
