@@ -57,7 +57,7 @@ static int plan_costs(struct rp_plan *plan, const struct rp_config *config, uint
     return (int)rows;
 }
 
-static int compare(char text[RP_STREAM_GAIN_BYTES], const struct rp_config *config,
+static int compare(char text[RP_GAIN_BYTES], const struct rp_config *config,
                    const struct rp_balance_shape *shape, const uint64_t *costs, uint32_t rows)
 {
     struct rp_balance plain = {0}, dealt = {0};
@@ -78,7 +78,7 @@ static int compare(char text[RP_STREAM_GAIN_BYTES], const struct rp_config *conf
     double before = rp_balance_of_micro_steps(&plain, shape),
            after = rp_balance_of_micro_steps(&dealt, shape);
     if (before >= GAIN_MIN * after)
-        snprintf(text, RP_STREAM_GAIN_BYTES,
+        snprintf(text, RP_GAIN_BYTES,
                  "rows of a micro-step differ in cost: where ranks wait for each other after each "
                  "one, they need %.2f times the time of equal rows, and %.2f times with `deal: "
                  "auto` in a new run (the first %" PRIu32 " steps, cost K %" PRIu32
@@ -87,8 +87,8 @@ static int compare(char text[RP_STREAM_GAIN_BYTES], const struct rp_config *conf
     return 0;
 }
 
-int rp_stream_gain_text(char text[RP_STREAM_GAIN_BYTES], const struct rp_config *config,
-                        const struct rp_corpus *corpus, struct rp_error *error)
+int rp_gain_text(char text[RP_GAIN_BYTES], const struct rp_config *config,
+                 const struct rp_corpus *corpus, struct rp_error *error)
 {
     uint64_t step = config->global_batch_size;
     struct rp_plan *plan = NULL;
@@ -114,9 +114,9 @@ int rp_stream_gain_text(char text[RP_STREAM_GAIN_BYTES], const struct rp_config 
     return code < 0 ? code : 0;
 }
 
-void rp_stream_log_gain(const struct rp_config *config, const struct rp_corpus *corpus)
+void rp_gain_log(const struct rp_config *config, const struct rp_corpus *corpus)
 {
-    char text[RP_STREAM_GAIN_BYTES];
-    if (rp_stream_gain_text(text, config, corpus, NULL) == 0 && text[0])
+    char text[RP_GAIN_BYTES];
+    if (rp_gain_text(text, config, corpus, NULL) == 0 && text[0])
         rp_log(RP_LOG_INFO, "%s", text);
 }

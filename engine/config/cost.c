@@ -109,7 +109,7 @@ static int take_k(const struct finishing *f)
     for (size_t i = 0; i < RP_ARRAY_COUNT(of_model); i++)
         if (is_given(f, of_model[i]))
             return FAIL(f, of_model[i], "keep one of the two",
-                        "`k` is given, and `%s`, from which it would follow, too", of_model[i]);
+                        "both `k` and `%s`, from which it would follow, are given", of_model[i]);
     f->cost->cost.k = f->cost->k;
     return 0;
 }

@@ -112,8 +112,9 @@ def test_each_window_has_one_digest_in_all_topologies(program, folder, corpus, s
     orders = {tuple(row.q for row in found.rows) for found in (stream, plain)}
     assert len(orders) == 2
     for shape in TOPOLOGIES:
-        served, keys = Served(stream), {"global_batch_size": shape[0] * shape[1]}
-        assert life(program, folder, stream, served, shape, None, "--state", folder / "zero", **keys)
+        served, zero = Served(stream), ("--state", folder / "zero")
+        step = shape[0] * shape[1]
+        assert life(program, folder, stream, served, shape, None, *zero, global_batch_size=step)
         assert [served.digests[end] for end in ends] == expected, shape
     served = Served(plain)
     assert life(program, folder, plain, served, (RANKS, ROWS), None)

@@ -68,7 +68,7 @@ static void print_deal_facts(const struct rp_stage_tally *tally, const struct rp
     if (deal->window == 0)
         return;
     if (declared && (declared->sets & RP_WANTS_DEAL) && is_begun)
-        puts("     the deal is that of the run's record: the job that it began with");
+        puts("     the deal is the run's record: the job that it began with");
     else if (declared && (declared->sets & RP_WANTS_DEAL))
         printf("     the deal follows from the job: dp_world_size %" PRIu32 ", batch_size %" PRIu32
                ", global_batch_size %" PRIu64 "\n",

@@ -111,7 +111,7 @@ int rp_stage_tally_open(struct rp_stage_tally *tally, const struct rp_config *co
     while (tally->stages[tally->current].end <= tally->first_row)
         tally->current++;
     find_limits(tally, tally->stages[tally->current].stage, RP_NO_ROW);
-    int code = tally->first_row == 0 ? rp_stream_gain_text(tally->gain, config, corpus, error) : 0;
+    int code = tally->first_row == 0 ? rp_gain_text(tally->gain, config, corpus, error) : 0;
     return code < 0 ? code : open_sources(tally, corpus, error);
 }
 

@@ -55,7 +55,7 @@ struct rp_stage_tally {
     struct rp_stage_rows *stages;
     struct rp_stage_part *parts;
     struct rp_stage_source *sources; /* [source_count] */
-    char gain[RP_STREAM_GAIN_BYTES]; /* what `deal: auto` would save; empty: little */
+    char gain[RP_GAIN_BYTES];        /* the saving of `deal: auto`; empty: little */
 };
 
 RP_MUST_CHECK int rp_stage_tally_open(struct rp_stage_tally *tally, const struct rp_config *config,
