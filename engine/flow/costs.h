@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 struct rp_rank_cost {
-    double cost, newest;   /* of all batches; of the newest one */
+    double cost, newest;   /* all batches; the newest one */
     double together;       /* in micro-steps that count */
     uint64_t without_cost; /* batches that have no cost */
 };

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random small streams of version 2, for the tests of the oracle."""
 
+from stream2_calendar import ORDER
+
 
 def random_source(rng, name, k, L, plain):
     documents = k * rng.randint(3, 25)
@@ -37,7 +39,7 @@ def random_deal(rng):
     tier = bundle * rng.choice([1, 2])
     step = tier * rng.choice([1, 2, 3])
     deal = {"bundle": bundle, "tier": tier, "step": step, "window": step * rng.choice([1, 2])}
-    deal |= {"order": rng.choice(["descending", "middle", "wave", "late_wave"]), "K": rng.choice([1, 4, 100])}
+    deal |= {"order": rng.choice(list(ORDER)), "K": rng.choice([1, 4, 100])}
     return rng.choice([None, deal, {**deal, "w": 4, "h": 2, "b": 4}])
 
 

@@ -229,7 +229,7 @@ static int compare(struct rp_layout_tally *tally, struct scratch *scratch, uint3
 static int open_scratch(struct scratch *scratch, const struct rp_layout_tally *tally,
                         struct rp_error *error)
 {
-    const struct rp_layout *layout = &tally->layout;
+    const struct rp_job_layout *layout = &tally->layout;
     int code = 0;
     scratch->by_plan = rp_calloc(tally->count, sizeof *scratch->by_plan);
     scratch->cost = rp_calloc(tally->count, sizeof *scratch->cost);
