@@ -28,9 +28,24 @@ struct rp_config_cost {
 
 enum rp_deal_mode { RP_DEAL_OFF, RP_DEAL_AUTO, RP_DEAL_GIVEN };
 
+/* Bits of rp_config_deal.sets, in the order of rp_deal_key_list. */
+enum {
+    RP_DEAL_WINDOW = 1 << 0,
+    RP_DEAL_STEP = 1 << 1,
+    RP_DEAL_TIER = 1 << 2,
+    RP_DEAL_BUNDLE = 1 << 3,
+    RP_DEAL_ORDER = 1 << 4,
+    RP_DEAL_COST = 1 << 5,
+    RP_DEAL_LAYERS = 7 << 6, /* attention_window, window_layers, layers */
+    /* With these it is declared; otherwise a record has it. */
+    RP_DEAL_DECLARED = RP_DEAL_WINDOW | RP_DEAL_STEP | RP_DEAL_TIER | RP_DEAL_COST,
+};
+
 /* `deal: off | auto | {window: 64, step: 8, tier: 2, cost: 4096}` (STREAM2.md section 8). */
 struct rp_config_deal {
     enum rp_deal_mode mode;
+    uint32_t sets; /* the keys that are given; others have their default, or 0 */
+    struct rp_config_place place;
     uint32_t window, step, tier, bundle; /* rows: Y, T, C, m */
     uint32_t order;                      /* descending | middle | wave | late_wave */
     uint32_t cost;                       /* tokens: K */
@@ -78,7 +93,7 @@ struct rp_config_stage {
     uint32_t seq_len, align, packing, window, fill, spread, max_docs_per_row;
     struct rp_config_deal deal;
     /* once the config is finished: its first row and step, and the values in force */
-    uint64_t from, first_step, step_rows;
+    uint64_t from, first_step, step_rows, batch_rows; /* batch_rows: over all ranks */
 };
 
 /* Numbers first … end - 1, of rows or of steps. */

@@ -71,8 +71,7 @@ static bool read_order(const char **at, const char *end, uint64_t *order)
     return false;
 }
 
-/* Y,T,C,m,ORDER,K,w,h,b or `off` */
-static bool read_deal(const struct rp_field *field, struct rp_deal *deal)
+bool rp_calendar_read_deal(const struct rp_field *field, struct rp_deal *deal)
 {
     const char *at = field->value, *end = at + field->value_bytes;
     uint64_t numbers[9];
@@ -154,7 +153,7 @@ static void read_line(struct reader *reader, const struct rp_field *field, const
         record->max_docs_per_row = (uint32_t)value;
         record->sets |= RP_SETS_MAX_DOCS;
     } else if (strcmp(name->text, "deal") == 0) {
-        is_fine = read_deal(field, &record->deal);
+        is_fine = rp_calendar_read_deal(field, &record->deal);
         record->sets |= RP_SETS_DEAL;
     }
     if (!is_fine && !reader->has_bad)

@@ -300,9 +300,11 @@ static int check_stage(struct rp_calendar *calendar, uint32_t i, bool *is_concat
             return RP_REFUSE_STAGE(error, i, stage->from, NULL, "the first stage lacks %s",
                                    "weights, seq_len or packing");
         stage->align = stage->sets & RP_SETS_ALIGN ? stage->align : 1;
-        if (!(stage->sets & RP_SETS_DEAL))
+        stage->sets |= RP_SETS_ALIGN;
+        if (!(stage->sets & (RP_SETS_DEAL | RP_WANTS_DEAL))) {
             stage->deal = (struct rp_deal){0};
-        stage->sets |= RP_SETS_ALIGN | RP_SETS_DEAL;
+            stage->sets |= RP_SETS_DEAL;
+        }
     }
     const char *fault = fault_of(calendar, stage);
     if (fault)
