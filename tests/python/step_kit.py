@@ -2,8 +2,40 @@
 """step_rows, step_tokens, step_tokens_loss and cost of batches, compared with the oracle's rows
 (engine/plan/STREAM2.md, section 10.4)."""
 
+import random
+
+import numpy
+from mask_kit import index, random_flags, spans_of
 from stream2_deal import cost_of_row
-from stream2_kit import Stream2
+from stream2_kit import Stream2, random_stream
+from stream_kit import Corpus, write_megatron
+
+SEED = 31000
+STEP = 8
+LAYOUT = [("megatron", "u16", 2, [18, 12]), ("raw", "u16", 1, [20])]
+MASKED = 0  # number of the source with a mask
+
+
+class MaskedCorpus(Corpus):
+    def __init__(self, folder, program, seed=SEED):
+        super().__init__(folder, LAYOUT, seed)
+        rng = numpy.random.default_rng(seed)
+        flags = [random_flags(rng, len(document)) for document in self.documents[MASKED]]
+        self.spans = [[spans_of(own) for own in flags], None]
+        at = 0
+        for path, count in zip(self.sources[MASKED]["shards"], LAYOUT[MASKED][3]):
+            write_megatron(f"{path[:-4]}_mask", flags[at : at + count], "u8")
+            index(program, "--mask", "mask", path)
+            at += count
+
+
+def stream_of_version_2(corpus, seed):
+    """With stages, deals, skips, inserted tokens, and labels across cuts."""
+    rng = random.Random(SEED + seed)
+    stream = random_stream(rng, corpus, [sum(layout[3]) for layout in LAYOUT], STEP)
+    stream.sources[MASKED]["spans"] = corpus.spans[MASKED]
+    del stream.stages[2]["seq_len"]  # one run
+    return Stream2(corpus, stream.keys, stream.sources, stream.stages, stream.skip).run()
 
 
 def sums_of_rows(stream):

@@ -2,34 +2,12 @@
 """step_rows, step_tokens and step_tokens_loss: in each batch of a step, on each rank and node, the
 oracle's sums over all rows of the step (engine/plan/STREAM2.md, section 10.4)."""
 
-import random
-
-import numpy
 import pytest
 import ringpack
-from mask_kit import index, random_flags, spans_of
-from step_kit import Steps
-from stream2_kit import Stream2, random_stream
-from stream_kit import Corpus, Engine, Ranks, Stream, write_megatron, write_state
+from step_kit import STEP, MaskedCorpus, Steps, stream_of_version_2
+from stream_kit import Engine, Ranks, Stream, write_state
 
-SEED = 31000
-MASKED = 0  # number of the source with a mask
-STEP = 8
-LAYOUT = [("megatron", "u16", 2, [18, 12]), ("raw", "u16", 1, [20])]
 SHAPES = [(1, 8), (2, 2), (4, 1), (4, 2), (8, 1)]  # ranks, batch_size
-
-
-class MaskedCorpus(Corpus):
-    def __init__(self, folder, program, seed=SEED):
-        super().__init__(folder, LAYOUT, seed)
-        rng = numpy.random.default_rng(seed)
-        flags = [random_flags(rng, len(document)) for document in self.documents[MASKED]]
-        self.spans = [[spans_of(own) for own in flags], None]
-        at = 0
-        for path, count in zip(self.sources[MASKED]["shards"], LAYOUT[MASKED][3]):
-            write_megatron(f"{path[:-4]}_mask", flags[at : at + count], "u8")
-            index(program, "--mask", "mask", path)
-            at += count
 
 
 def serve(program, folder, stream, shape, *arguments, run="sums", **keys):
@@ -65,15 +43,6 @@ CASES = [
 @pytest.mark.parametrize("case", CASES)
 def test_version_1(corpus, program, tmp_path, shape, case):
     check_whole(program, tmp_path, Stream(corpus, {"num_epochs": 1, **case}), shape)
-
-
-def stream_of_version_2(corpus, seed):
-    """With stages, deals, skips, inserted tokens, and labels across cuts."""
-    rng = random.Random(SEED + seed)
-    stream = random_stream(rng, corpus, [sum(layout[3]) for layout in LAYOUT], STEP)
-    stream.sources[MASKED]["spans"] = corpus.spans[MASKED]
-    del stream.stages[2]["seq_len"]  # one run
-    return Stream2(corpus, stream.keys, stream.sources, stream.stages, stream.skip).run()
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -27,7 +27,9 @@ struct bench {
     struct rp_ring rings[RINGS];
     struct rp_ring_view views[RINGS];
     struct rp_deliver deliver;
-    int64_t unlabelled[RINGS];
+    struct rp_batch_sums sums[RINGS];
+    struct rp_rank_cost rank_costs[RINGS];
+    struct rp_flow_costs costs;
     bool is_catching_up[RINGS];
     uint64_t next_ticket;
 };
@@ -95,12 +97,14 @@ static inline void bench_open(struct bench *bench)
     }
     if (code != 0)
         fail_msg("%s", error.message);
+    bench->costs.ranks = bench->rank_costs;
     bench->deliver = (struct rp_deliver){.options = &bench->options,
                                          .arena = &bench->arena,
                                          .rings = bench->rings,
                                          .files = &bench->files,
                                          .revalidation = &bench->revalidation,
-                                         .unlabelled = bench->unlabelled,
+                                         .sums = bench->sums,
+                                         .costs = &bench->costs,
                                          .base_row = BASE_ROW,
                                          .end_batch = UINT64_MAX,
                                          .is_catching_up = bench->is_catching_up};

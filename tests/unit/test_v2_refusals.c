@@ -227,7 +227,8 @@ static void break_deal_order(Stream *s)
 static void break_deal_cost(Stream *s)
 {
     s->stages[2].seq_len = 1u << 24;
-    s->stages[2].deal = (struct rp_deal){1u << 20, 1u << 20, 2, 1, RP_DEAL_MIDDLE, 4, 0, 1, 64};
+    s->stages[2].deal = (struct rp_deal){1u << 20, 1u << 20,       2,
+                                         1,        RP_DEAL_MIDDLE, .cost = {4, 0, 1, 64}};
 }
 static void break_no_limit(Stream *s)
 {
