@@ -52,8 +52,8 @@ def schedule(stages, batches, parts=1):
 
 
 def makespan(costs, stages, parts=1, plan=None):
-    """`costs`: a stage's forward of each micro-batch. Micro-batches of an interleaved schedule are a
-    multiple of `stages`."""
+    """`costs`: a stage's forward of each micro-batch. An interleaved schedule needs a multiple of
+    `stages` micro-batches."""
     plan = plan or schedule(stages, len(costs), parts)
     last = stages * parts - 1
     done = [[[None] * len(costs) for _ in range(last + 1)] for _ in range(2)]

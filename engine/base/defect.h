@@ -17,6 +17,7 @@
     X(ask_silent_engines, "an engine that has not answered is asked again at each look")           \
     X(blame_next_stage, "waits for a read are blamed on packing")                                  \
     X(close_files_in_use, "a descriptor is closed while reads of its file may be in flight")       \
+    X(compare_dealt_rows, "plan --layout takes rows in the order of delivery as planned")          \
     X(count_steps_from_attach, "a state token given after an attach does not begin a step")        \
     X(count_equal_saves, "a second save at one position counts as another position to keep")       \
     X(count_steps_without_a_rank, "sums of a step lack the rows of the last rank")                 \

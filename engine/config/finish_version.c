@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "config/cost.h"
 #include "config/key.h"
 #include "corpus/range.h"
 
@@ -184,6 +183,42 @@ static int check_tokens(const struct rp_config *config, struct rp_error *error)
     return 0;
 }
 
+/* ---- a cost in a deal ------------------------------------------------------------------------ */
+
+static bool is_cost(const struct rp_config_deal *deal, const struct rp_cost *cost)
+{
+    bool has_window = cost->h > 0;
+    return deal->cost == cost->k && deal->window_layers * cost->b == deal->layers * cost->h &&
+           (!has_window || deal->attention_window == cost->w);
+}
+
+static int check_cost(const struct rp_config *config, const struct rp_config_deal *deal,
+                      enum rp_key_index key, struct rp_error *error)
+{
+    if (!(deal->sets & RP_DEAL_COST) || is_cost(deal, &config->cost.cost))
+        return 0;
+    return rp_key_fail(
+        rp_config_nested_place(config, key, deal->place), "deal",
+        "leave `cost` out of the deal: it takes the key `cost`. A deal that rows "
+        "were delivered with stays as it is: leave out the key",
+        error,
+        "its cost %" PRIu32 ", with %" PRIu32 " of %" PRIu32 " layers of a window of %" PRIu32
+        ", is not the key `cost`: %" PRIu32 ", %u of %u, %" PRIu32,
+        deal->cost, deal->window_layers, deal->layers, deal->attention_window, config->cost.cost.k,
+        config->cost.cost.h, config->cost.cost.b, config->cost.cost.w);
+}
+
+/* Batches and reports would show costs by which rows were not dealt. */
+static int check_costs(const struct rp_config *config, struct rp_error *error)
+{
+    if (config->lines[RP_KEY_cost] == 0)
+        return 0;
+    int code = check_cost(config, &config->deal, RP_KEY_deal, error);
+    for (uint32_t i = 0; i < config->stages.count && code == 0; i++)
+        code = check_cost(config, &config->stages.stages[i].deal, RP_KEY_stages, error);
+    return code;
+}
+
 int rp_config_finish_version(struct rp_config *config, struct rp_error *error)
 {
     bool is_block = config->shuffle ==
@@ -197,7 +232,7 @@ int rp_config_finish_version(struct rp_config *config, struct rp_error *error)
     if (config->label_across_cuts && config->label_mode == RP_LABELS_ALIGNED)
         return FAIL_KEY(config, label_across_cuts, "choose label_mode: shifted", error,
                         "label_mode is aligned, which has no place for such a label");
-    int code = rp_config_check_costs(config, error);
+    int code = check_costs(config, error);
     if (code == 0)
         code = check_tokens(config, error);
     for (uint32_t i = 0; i < config->source_count && code == 0; i++)

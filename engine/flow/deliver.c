@@ -117,6 +117,7 @@ static void complete_batch(struct rp_deliver *d, uint32_t ring, const struct rp_
         header->step_tokens_loss = last->step.labels;
     }
     memcpy(slot + RP_SLOT_STATE_OFFSET, state, state_bytes);
+    rp_costs_add_batch(&d->costs->ranks[ring], sums.without_cost == 0, sums.cost);
     d->batches += !last->skips_step;
     d->rows += totals.rows_real;
     d->tokens += totals.tokens_real;
@@ -144,6 +145,7 @@ static void publish_batch(struct rp_deliver *d, const struct rp_ticket *last)
 {
     uint64_t now = rp_now_ns(), batch = last->batch;
     bool is_slow = now - d->published_ns >= announce_after_ns(d);
+    uint32_t published = 0;
     d->published_ns = now;
     for (uint32_t r = 0; r < d->options->rank_count; r++) {
         if (d->is_catching_up[r] || batch < d->rings[r].tail)
@@ -152,10 +154,13 @@ static void publish_batch(struct rp_deliver *d, const struct rp_ticket *last)
         if (RP_DEFECT(publish_before_complete))
             rp_ring_publish(&d->rings[r], batch + 1);
         complete_batch(d, r, last);
+        published++;
         uint64_t unannounced = rp_ring_publish_silently(&d->rings[r], batch + 1);
         if (unannounced > 0)
             announce_or_wait(d, &d->rings[r], unannounced, is_slow);
     }
+    if (published == d->options->rank_count)
+        rp_costs_add_micro_step(d->costs, published);
 }
 
 static void announce(struct rp_deliver *d)

@@ -100,6 +100,7 @@ struct rp_deliver {
     bool held;
     uint64_t held_batch, held_ticket;
     struct rp_batch_sums *sums;            /* [rank_count]: of the next batch */
+    struct rp_flow_costs *costs;           /* the flow's, since it was opened */
     uint64_t published_ns, unannounced_ns; /* when the newest, the first unannounced batch was */
     uint64_t batches, rows, tokens;        /* published since open */
 };

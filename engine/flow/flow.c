@@ -72,6 +72,7 @@ static void drop_catch_up(struct rp_flow *flow, uint32_t ring)
     if (flow->caught_up_error.code == 0)
         (void)!rp_revalidation_result(&catch_up->revalidation, &flow->caught_up_error);
     rp_flow_add_counts(catch_up, &flow->caught_up);
+    rp_costs_join(&flow->costs.ranks[ring], &catch_up->costs.ranks[0]);
     rp_flow_close(catch_up);
     flow->catch_up[ring] = NULL;
 }
@@ -200,6 +201,7 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
                              .revalidation = &flow->revalidation,
                              .base_row = base_row,
                              .sums = flow->sums,
+                             .costs = &flow->costs,
                              .batches = d->batches,
                              .rows = d->rows,
                              .tokens = d->tokens};

@@ -21,6 +21,7 @@
 #include "base/atomic.h"
 #include "base/fail.h"
 #include "corpus/corpus.h"
+#include "flow/costs.h"
 #include "flow/ticket.h"
 #include "io/io.h"
 #include "plan/plan.h"
@@ -210,6 +211,13 @@ struct rp_flow_counts {
     uint64_t packers_replaced;
 };
 void rp_flow_counts(const struct rp_flow *flow, struct rp_flow_counts *counts);
+
+/** The cost of all batches that were published to a local rank since the flow was opened; negative:
+ * a batch has none. */
+double rp_flow_rank_cost(const struct rp_flow *flow, uint32_t ring);
+
+/** Waiting of local ranks for each other. */
+struct rp_flow_imbalance rp_flow_imbalance(const struct rp_flow *flow);
 
 /* The running readers, also of catch-up flows. */
 struct rp_flow_readers {

@@ -27,6 +27,7 @@ struct rp_flow {
     struct rp_deliver deliver;
     uint64_t *start_batch;           /* [rank_count] */
     struct rp_batch_sums *sums;      /* [rank_count]: deliver's */
+    struct rp_flow_costs costs;      /* deliver's; catch-up flows that have ended are included */
     struct rp_flow **catch_up;       /* [rank_count]: of the ring (catch_up.h), or NULL */
     bool *is_catching_up;            /* [rank_count]: deliver's */
     struct rp_flow_counts caught_up; /* by catch-up flows that have ended */

@@ -149,6 +149,20 @@ void rp_flow_counts(const struct rp_flow *flow, struct rp_flow_counts *counts)
     rp_flow_add_counts(flow, counts);
 }
 
+double rp_flow_rank_cost(const struct rp_flow *flow, uint32_t ring)
+{
+    struct rp_rank_cost cost = flow->costs.ranks[ring];
+    const struct rp_flow *catch_up = flow->catch_up[ring];
+    if (catch_up)
+        rp_costs_join(&cost, &catch_up->costs.ranks[0]);
+    return cost.without_cost > 0 ? -1 : cost.cost;
+}
+
+struct rp_flow_imbalance rp_flow_imbalance(const struct rp_flow *flow)
+{
+    return rp_costs_imbalance(&flow->costs, flow->options.rank_count);
+}
+
 /* ---- batches for a checkpoint ---------------------------------------------------------------- */
 
 void rp_flow_hold(struct rp_flow *flow, uint64_t batch)

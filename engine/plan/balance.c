@@ -5,7 +5,8 @@
 
 #include "base/bits.h"
 #include "base/mem.h"
-#include "plan/v2/planner_state.h"
+#include "plan/v2/deal.h"
+#include "plan/v2/planner.h"
 
 /* The cost of the micro-batch whose first row is at place `first`. */
 static uint64_t cost_of_batch(const struct rp_balance_shape *shape, const uint64_t *cost,
@@ -82,10 +83,7 @@ int rp_balance_dealt(struct rp_balance *balance, const struct rp_balance_shape *
 
 uint64_t rp_balance_window_bytes(uint32_t rows, uint64_t fragments)
 {
-    struct rp_deal_window *window = NULL;
-    return (uint64_t)rows * (sizeof *window->rows + sizeof *window->costs + sizeof *window->order) +
-           rp_deal_scratch_bytes(rows) +
-           fragments * (sizeof *window->fragments + sizeof *window->epochs);
+    return rp_planner_window_bytes(rows, fragments);
 }
 
 static double ratio(rp_cost_sum part, uint64_t factor, rp_cost_sum whole)

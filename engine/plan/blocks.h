@@ -43,7 +43,7 @@ struct rp_plan_block {
 struct rp_block_order {
     struct rp_order
         order;          /* one lane's, of all lanes; version 2: items, in the round entered last */
-    uint64_t documents; /* the source's; version 2: those of `epoch` and of epochs before it */
+    uint64_t documents; /* the source's; version 2: in `epoch` and in epochs before it */
     uint64_t rounds;    /* 0: endless */
     /* Version 2 */
     uint32_t passes; /* in an epoch; 0: version 1 */

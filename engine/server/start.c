@@ -26,6 +26,7 @@
 #include "server/save.h"
 #include "server/start.h"
 #include "stream.h"
+#include "stream_gain.h"
 
 #define WEIGHTS_HOLD_PERCENT 90 /* warn if a source ends before this part of the stream */
 
@@ -465,6 +466,8 @@ int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error)
         warn_of_settings(engine->config, engine->stream.corpus, &docs_per_row);
     if (code >= 0)
         code = prepare_states(engine, checkpoint, error);
+    if (code >= 0 && !checkpoint && !engine->options->state)
+        rp_gain_log(engine->config, engine->stream.corpus);
     if (code >= 0 && checkpoint && engine->saving.saved_row == engine->stream.start_row)
         know_start_state(engine);
     if (engine->stream.contents)

@@ -200,6 +200,7 @@ static json_t *ranks_array(const struct rp_engine *engine)
         json_t *object = seat_object(engine, seat);
         json_object_set_new(object, "state", state_word(seat));
         rp_stat_set_count(object, "behind_rows", behind_rows);
+        rp_stat_add_rank_cost(object, engine, seat->ring);
         add_waits(object, seat);
         add_causes(object, &engine->delivery, seat);
         json_array_append_new(array, object);
@@ -229,6 +230,7 @@ char *rp_engine_stat(struct rp_engine *engine)
     add_counts(object, engine, &counts);
     rp_stat_add_read_mode(object, engine, &counts);
     rp_stat_add_speed(object, engine, &counts);
+    rp_stat_add_imbalance(object, engine->delivery.flow);
     rp_stat_add_phase(object, &engine->life);
     rp_stat_add_saves(object, engine);
     rp_stat_add_memory(object, &engine->delivery);

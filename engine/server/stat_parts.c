@@ -80,6 +80,25 @@ void rp_stat_add_speed(json_t *object, const struct rp_engine *engine,
     add_speeds(object, engine, bytes, RP_RATE_READ_BYTES, (double)counts->read_bytes, 1);
 }
 
+/* ---- costs ----------------------------------------------------------------------------------- */
+
+void rp_stat_add_rank_cost(json_t *object, const struct rp_engine *engine,
+                           const struct rp_ring *ring)
+{
+    uint32_t number = ring->geometry.rank - engine->config->rank_first;
+    double cost = rp_flow_rank_cost(engine->delivery.flow, number);
+    json_object_set_new(object, "cost", cost < 0 ? json_null() : json_real(cost));
+}
+
+void rp_stat_add_imbalance(json_t *object, const struct rp_flow *flow)
+{
+    struct rp_flow_imbalance found = rp_flow_imbalance(flow);
+    bool is_known = found.ranks > 0;
+    json_object_set_new(object, "cost_imbalance", is_known ? json_real(found.ranks) : json_null());
+    json_object_set_new(object, "micro_step_imbalance",
+                        is_known ? json_real(found.micro_step) : json_null());
+}
+
 /* ---- saves ----------------------------------------------------------------------------------- */
 
 /* A moment that has not been is null. */

@@ -16,6 +16,11 @@ static inline double rp_stat_seconds(uint64_t ns)
 
 /** How far the local ranks are: row, step, and the distance between the first and the last. */
 void rp_stat_add_progress(json_t *object, const struct rp_engine *engine);
+/** The cost of all batches that a rank got; null if one has none. */
+void rp_stat_add_rank_cost(json_t *object, const struct rp_engine *engine,
+                           const struct rp_ring *ring);
+/** Waiting of local ranks for each other, by cost; null if it is not known. */
+void rp_stat_add_imbalance(json_t *object, const struct rp_flow *flow);
 /** How fast it has gone, recently and since the engine started. */
 void rp_stat_add_speed(json_t *object, const struct rp_engine *engine,
                        const struct rp_flow_counts *counts);

@@ -26,6 +26,7 @@ static struct {
     struct rp_ring rings[RINGS_MAX];
     uint64_t start_batch[RINGS_MAX];
     struct rp_batch_sums sums[RINGS_MAX];
+    struct rp_rank_cost costs[RINGS_MAX];
     struct rp_flow *catch_up[RINGS_MAX];
     bool is_catching_up[RINGS_MAX];
 } * shared;
@@ -38,6 +39,7 @@ static struct {
     struct rp_a64 behind_free_until, behind_pack_from;
     uint64_t behind_packed;
     struct rp_batch_sums behind_sums;
+    struct rp_rank_cost behind_costs;
     struct rp_flow *behind_catch_up; /* NULL, and */
     bool behind_aside;               /* false */
 } own;
@@ -68,6 +70,7 @@ static void begin_with(uint32_t rings, uint32_t tickets, uint32_t slots, bool pr
     flow->targets = shared->targets;
     flow->start_batch = shared->start_batch;
     flow->sums = shared->sums;
+    flow->costs.ranks = shared->costs;
     flow->catch_up = shared->catch_up;
     flow->is_catching_up = shared->is_catching_up;
     flow->wake_fd = MODEL_BELL_FD + ENGINE;
@@ -154,6 +157,7 @@ static void begin_behind(uint64_t first)
     behind->options = (struct rp_flow_options){.rank_count = 1, .rows = 1};
     behind->catch_up = &own.behind_catch_up;
     behind->is_catching_up = &own.behind_aside;
+    behind->costs.ranks = &own.behind_costs;
     behind->running = true;
     behind->wake_fd = flow->wake_fd;
     behind->deliver = (struct rp_deliver){.options = &behind->options,
@@ -166,7 +170,8 @@ static void begin_behind(uint64_t first)
                                           .rings = &shared->rings[1],
                                           .files = &behind->files,
                                           .revalidation = &behind->revalidation,
-                                          .sums = &own.behind_sums};
+                                          .sums = &own.behind_sums,
+                                          .costs = &behind->costs};
 }
 
 static void begin_joining(void)

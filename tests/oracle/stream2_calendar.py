@@ -4,9 +4,9 @@ that page alone.
 
 A declared stage is a dict: "from", and those of "weight" {name: decimal}, "ramp", "seq_len",
 "align", "packing", "window", "fill", "spread", "max_docs_per_row", "deal" (None, or a dict of those
-of "window step tier bundle order K w h b" that the config gives), "limits" {name: {limit: value}}, "without" {name: [d]} and
-"documents" {name: n} that it sets. A record is a dict: "from", "documents", "range",
-"max_docs_per_row", "deal", "weight" {name: reduced integer}.
+of "window step tier bundle order K w h b" that the config gives), "limits" {name: {limit: value}},
+"without" {name: [d]} and "documents" {name: n} that it sets. A record is a dict: "from",
+"documents", "range", "max_docs_per_row", "deal", "weight" {name: reduced integer}.
 """
 
 import math

@@ -22,6 +22,7 @@ def draw_deal(draw, unit):
             None,
             {"window": 2 * unit, "step": 12, "tier": 4, "bundle": 2, "order": "middle", "K": 64},
             {"window": unit, "step": 6, "tier": 2, "bundle": 1, "order": "descending", "K": 4},
+            {"step": 6, "tier": 2},  # the rest is a record
         ]
     )
 
@@ -74,6 +75,7 @@ class CalendarStream:
         names = [source["name"] for source in self.sources]
         first["weight"] = {source["name"]: source["weight"] for source in self.sources}
         first["deal"] = draw_deal(draw, unit)
+        stream["job"] = [1, 1, 1]  # ranks of the first start
         stream["sources"] = [self.draw_source(draw, n) for n in range(len(names))]
         stream["stages"] = [first, *draw_stages(draw, names, first["packing"], unit)]
         self.stream = stream

@@ -260,7 +260,8 @@ def random_parameters(rng, align, group):
 
 def random_deal(rng, step):
     deal = {"window": step * rng.choice([1, 2, 4]), "step": step, "tier": step // 2}
-    deal |= {"bundle": rng.choice([1, step // 4]), "order": rng.choice(["descending", "middle", "wave", "late_wave"])}
+    orders = ["descending", "middle", "wave", "late_wave"]
+    deal |= {"bundle": rng.choice([1, step // 4]), "order": rng.choice(orders)}
     return {**deal, "K": rng.choice([4, 60])}
 
 

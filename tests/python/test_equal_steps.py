@@ -5,6 +5,7 @@ Rows, states and digests are the oracle's (tests/oracle/stream2.py)."""
 
 import json
 import random
+import re
 import subprocess
 
 import pytest
@@ -111,8 +112,9 @@ def test_each_window_has_one_digest_in_all_topologies(program, folder, corpus, s
     orders = {tuple(row.q for row in found.rows) for found in (stream, plain)}
     assert len(orders) == 2
     for shape in TOPOLOGIES:
-        served, keys = Served(stream), {"global_batch_size": shape[0] * shape[1]}
-        assert life(program, folder, stream, served, shape, None, "--state", folder / "zero", **keys)
+        served, zero = Served(stream), ("--state", folder / "zero")
+        step = shape[0] * shape[1]
+        assert life(program, folder, stream, served, shape, None, *zero, global_batch_size=step)
         assert [served.digests[end] for end in ends] == expected, shape
     served = Served(plain)
     assert life(program, folder, plain, served, (RANKS, ROWS), None)
@@ -170,3 +172,87 @@ def test_verify_gives_every_life_the_job_of_the_config(program, folder, stream):
     del keys["cost"]
     said = run(program, folder, "verify", "--kills", 4, "--random", 6, "--rows", 150, keys=keys)
     assert said.endswith("verify: identical\n"), said
+
+
+# ---- without the key -----------------------------------------------------------------------------
+
+
+def note_of(program, folder, keys):
+    return json.loads(run(program, folder, "plan", "--json", keys=keys))["deal_gain"]
+
+
+def test_a_first_start_says_what_auto_would_save(program, folder, corpus):
+    stream = stream_of(corpus, None)
+    keys = {name: value for name, value in first_job(stream).items() if name != "deal"}
+    said = note_of(program, folder, keys)
+    times = [float(time) for time in re.findall(r"([\d.]+) times", said)]
+    assert times[0] > 1.02 * times[1] >= 1.02 and "the first 16 steps, cost K 40" in said
+    for more in {"deal": "off"}, {"deal": "auto"}, {"dp_world_size": 1}, {"cost": 1 << 23}:
+        assert note_of(program, folder, {**keys, **more}) is None, more
+    served, saved = Served(stream), {"checkpoint_dir": str(folder / "saved"), "run": "log"}
+    for number in 1, 2:  # a later start has the deal that the run began with
+        life(program, folder, stream, served, (RANKS, ROWS), 3, **saved)
+        assert (folder / "log.log").read_text().count(said) == 1, number
+
+
+def test_plan_names_the_job_of_a_deal(program, folder, stream):
+    said = run(program, folder, "plan", keys=first_job(stream))
+    assert "deal 64 rows, step 8, tier 4, bundle 2, order middle, cost 40" in said
+    assert "from the job: dp_world_size 2, batch_size 2, global_batch_size 8\n" in said
+    assert re.search(r"a deal window needs [\d.]+ KiB of memory", said)
+    run(program, folder, "state", "--row", 70, "-o", "token")
+    keys = first_job(stream, dp_world_size=1, batch_size=1)
+    said = run(program, folder, "plan", "--state", "token", keys=keys)
+    assert "deal 64 rows, step 8, tier 4" in said and "the job that it began with" in said
+
+
+# ---- ranks ---------------------------------------------------------------------------------------
+
+
+def test_a_restarted_rank_gets_its_rows_of_the_window_again(program, folder, stream):
+    """The other rank goes on meanwhile; both have replicas."""
+    shape, keys = (RANKS, ROWS), {"replicas": 2, "prefetch_factor": 2}
+    engine, served = serve(program, folder, stream, shape, **keys), Served(stream)
+    try:
+        both = {"replicas": 2}
+        with (
+            Ranks(engine, RANKS, replica=0, **both) as first,
+            Ranks(engine, RANKS, replica=1, **both) as second,
+        ):
+            for number, batches in enumerate(first.turns(5)):
+                served.take(batches, *shape)
+                again = second.turn()
+                assert [b.digest() for b in again] == [b.digest() for b in batches]
+                if number == 1:
+                    early = first.tokens()[1]
+            for ranks in first, second:
+                ranks.loaders[1].close()
+            options = {"run": engine.run, "run_dir": engine.folder, "dp_rank": 1}
+            for number, ranks in enumerate((first, second)):
+                loader = ringpack.Loader(**options, **both, dp_world_size=RANKS, replica=number)
+                loader.load_state_dict({"ringpack_state": early})
+                ranks.loaders[1] = loader.attach()
+            for row in 8, 12, 16:  # rank 1 only
+                for ranks in first, second:
+                    batch = ranks.loaders[1].next(timeout=30)
+                    assert batch.first_row == row + ROWS
+                    served.compare(batch)
+            for batches in first.turns():
+                served.take(batches, *shape)
+                second.turn()
+        assert served.row == len(stream.rows)
+    finally:
+        engine.kill()
+
+
+def test_drop_last_leaves_out_the_rows_after_the_last_step(program, folder, stream):
+    served = Served(stream)
+    engine = serve(program, folder, stream, (RANKS, ROWS), drop_last=True)
+    try:
+        with Ranks(engine, RANKS) as ranks:
+            for batches in ranks.turns():
+                served.take(batches, RANKS, ROWS)
+        assert engine.wait() == 0, engine.log()
+    finally:
+        engine.kill()
+    assert served.row == len(stream.rows) // STEP * STEP < len(stream.rows)

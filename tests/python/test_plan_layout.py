@@ -140,6 +140,13 @@ def test_rows_of_a_dealt_stream_are_compared_in_their_planned_order(program, fol
     assert compared(program, folder, "dp=4") == told
 
 
+def test_rows_in_the_order_of_delivery_are_found(broken, folder, config, monkeypatch):
+    """The control of the test above."""
+    monkeypatch.setenv("RP_DEFECT", "compare_dealt_rows")
+    with pytest.raises(AssertionError):
+        test_rows_of_a_dealt_stream_are_compared_in_their_planned_order(broken, folder, config)
+
+
 def test_context_parallel_ranks_change_no_figure(program, folder, config):
     told = compared(program, folder, "dp=4,pp=2,cp=4")
     assert told.pop("cp") == 4

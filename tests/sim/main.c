@@ -207,6 +207,7 @@ static const char *const found_elsewhere[] = {
     "ask_silent_engines",
     "blame_next_stage",
     "close_files_in_use",
+    "compare_dealt_rows",
     "count_all_in_first_stage",
     "count_equal_saves",
     "count_older_deliveries",

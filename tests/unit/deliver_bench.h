@@ -28,6 +28,8 @@ struct bench {
     struct rp_ring_view views[RINGS];
     struct rp_deliver deliver;
     struct rp_batch_sums sums[RINGS];
+    struct rp_rank_cost rank_costs[RINGS];
+    struct rp_flow_costs costs;
     bool is_catching_up[RINGS];
     uint64_t next_ticket;
 };
@@ -95,12 +97,14 @@ static inline void bench_open(struct bench *bench)
     }
     if (code != 0)
         fail_msg("%s", error.message);
+    bench->costs.ranks = bench->rank_costs;
     bench->deliver = (struct rp_deliver){.options = &bench->options,
                                          .arena = &bench->arena,
                                          .rings = bench->rings,
                                          .files = &bench->files,
                                          .revalidation = &bench->revalidation,
                                          .sums = bench->sums,
+                                         .costs = &bench->costs,
                                          .base_row = BASE_ROW,
                                          .end_batch = UINT64_MAX,
                                          .is_catching_up = bench->is_catching_up};

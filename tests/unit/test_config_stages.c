@@ -276,7 +276,8 @@ static const char *const mistakes[][2] = {
      "0 of 1, 0"},
     {STAGES "- {deal: {cost: 9, attention_window: 4, window_layers: 1, layers: 2}}\n"
             "cost: {k: 9, attention_window: 5, window_layers: 2, layers: 4}\n",
-     "c.yaml:8:10: deal: its cost 9, with 1 of 2 layers of a window of 4, is not the key `cost`: 9, "
+     "c.yaml:8:10: deal: its cost 9, with 1 of 2 layers of a window of 4, is not the key `cost`: "
+     "9, "
      "1 of 2, 5"},
     {TWO "deal: {window: 9, step: 4, tier: 2, cost: 1}\n",
      "c.yaml:7:7: deal: window 9 is no multiple of step 4"},
@@ -367,7 +368,7 @@ static const char *const costs_refused[][2] = {
     {"9223372036854775808", "1: cost: expected 1 … 16777215, found `9223372036854775808`"},
     {"[1]", "1: cost: expected a value, found a list"},
     {"{hidden: 64}", "1: cost: `heads` is required without `k`"},
-    {"{k: 3, ffn: 64}", "13: cost: `k` is given, and `ffn`, from which it would follow, too"},
+    {"{k: 3, ffn: 64}", "13: cost: both `k` and `ffn`, from which it would follow, are given"},
     {"{hidden: 64, heads: 8, kv_heads: 3, ffn: 8}",
      "34: cost: heads: expected a multiple of kv_heads 3, found 8"},
     {"{hidden: 65, heads: 8, ffn: 8}", "10: cost: hidden 65 is no multiple of heads 8"},

@@ -215,6 +215,12 @@ static void print_ranks(const json_t *stat)
         print_remarks(json_array_get(ranks, i), has_replicas);
     if (count_of(stat, "skew_rows") > 0)
         printf("the last rank is %s rows behind the first\n", count_word(stat, "skew_rows").text);
+    const json_t *waiting = json_object_get(stat, "micro_step_imbalance");
+    if (json_is_real(waiting))
+        printf("cost of the costliest rank by the mean one: %.3f in all, %.3f with a barrier for "
+               "each micro-step\n",
+               json_number_value(json_object_get(stat, "cost_imbalance")),
+               json_number_value(waiting));
 }
 
 static void print_ledger(const json_t *stat)

@@ -72,4 +72,7 @@ struct rp_stream_ledger {
 void rp_planner_ledger(const struct rp_planner *plan, uint32_t number,
                        struct rp_stream_ledger *ledger);
 
+/** Memory of a deal window of `rows` rows that have that many fragments. */
+uint64_t rp_planner_window_bytes(uint32_t rows, uint64_t fragments);
+
 #endif

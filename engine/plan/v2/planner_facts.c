@@ -142,3 +142,11 @@ void rp_planner_ledger(const struct rp_planner *plan, uint32_t number,
     ledger->waiting = rp_stores_waiting(&plan->stores, number);
     ledger->delivered = state->tokens - ledger->waiting - state->withheld;
 }
+
+uint64_t rp_planner_window_bytes(uint32_t rows, uint64_t fragments)
+{
+    const struct rp_deal_window *window = NULL;
+    uint64_t row = sizeof *window->rows + sizeof *window->costs + sizeof *window->order;
+    return rows * row + rp_deal_scratch_bytes(rows) +
+           fragments * (sizeof *window->fragments + sizeof *window->epochs);
+}

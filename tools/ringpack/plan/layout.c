@@ -46,7 +46,7 @@ static int read_part(const char *text, size_t bytes, uint32_t *values, struct rp
     return 0;
 }
 
-static int check(const struct rp_layout *layout, const struct rp_config *config, bool has_parts,
+static int check(const struct rp_job_layout *layout, const struct rp_config *config, bool has_parts,
                  struct rp_error *error)
 {
     uint64_t step = config->global_batch_size, tier = (uint64_t)layout->dp * layout->mb;
@@ -76,7 +76,7 @@ static int check(const struct rp_layout *layout, const struct rp_config *config,
     return 0;
 }
 
-int rp_layout_read(struct rp_layout *layout, const char *text, const struct rp_config *config,
+int rp_layout_read(struct rp_job_layout *layout, const char *text, const struct rp_config *config,
                    struct rp_error *error)
 {
     uint32_t values[PARTS] = {0};
@@ -89,7 +89,7 @@ int rp_layout_read(struct rp_layout *layout, const char *text, const struct rp_c
         if (*at == '\0')
             break;
     }
-    *layout = (struct rp_layout){
+    *layout = (struct rp_job_layout){
         .dp = values[DP] ? values[DP] : config->dp_world_size,
         .pp = values[PP] ? values[PP] : 1,
         .cp = values[CP] ? values[CP] : 1,

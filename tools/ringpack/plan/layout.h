@@ -9,7 +9,7 @@
 #include "config/config.h"
 #include "plan/balance.h"
 
-struct rp_layout {
+struct rp_job_layout {
     uint32_t dp;      /* ranks that get other rows */
     uint32_t pp;      /* stages of a pipeline */
     uint32_t cp;      /* ranks that share a row, head-tail: costs of rows are divided by it */
@@ -21,7 +21,7 @@ struct rp_layout {
 
 /** Parse the text of the option. Parts that it leaves out are of the config; `pp` and `cp` are 1,
  * `vp` is 2 where it divides. -EINVAL: refused by name. */
-RP_MUST_CHECK int rp_layout_read(struct rp_layout *layout, const char *text,
+RP_MUST_CHECK int rp_layout_read(struct rp_job_layout *layout, const char *text,
                                  const struct rp_config *config, struct rp_error *error);
 
 #endif

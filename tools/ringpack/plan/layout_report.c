@@ -25,7 +25,7 @@ static uint32_t orders_of(const struct rp_layout_choice *choice)
 
 static void print_head(const struct rp_layout_tally *tally)
 {
-    const struct rp_layout *layout = &tally->layout;
+    const struct rp_job_layout *layout = &tally->layout;
     char rows[RP_CMD_TEXT_BYTES];
     printf("layout                dp=%u pp=%u cp=%u mb=%u: steps of %u rows, %u micro-batches on a "
            "rank\n",
@@ -75,7 +75,7 @@ static void print_bars(const struct rp_layout_tally *tally)
 
 static void print_pipelines(const struct rp_layout_tally *tally, int kind)
 {
-    const struct rp_layout *layout = &tally->layout;
+    const struct rp_job_layout *layout = &tally->layout;
     if (kind == 0)
         printf("  1F1B, %u stages: time of a step over that of equal micro-batches (without "
                "bubble)\n",
@@ -134,7 +134,7 @@ void rp_layout_json(const struct rp_layout_tally *tally, json_t *report)
 {
     if (!tally->rows)
         return;
-    const struct rp_layout *layout = &tally->layout;
+    const struct rp_job_layout *layout = &tally->layout;
     json_t *windows = json_array();
     for (uint32_t i = 0; i < tally->choice_count; i++) {
         const struct rp_layout_choice *choice = &tally->choices[i];

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/defect.h"
 #include "base/mem.h"
 #include "plan/pipeline.h"
 #include "plan/v2/deal.h"
@@ -228,7 +229,7 @@ static int compare(struct rp_layout_tally *tally, struct scratch *scratch, uint3
 static int open_scratch(struct scratch *scratch, const struct rp_layout_tally *tally,
                         struct rp_error *error)
 {
-    const struct rp_layout *layout = &tally->layout;
+    const struct rp_job_layout *layout = &tally->layout;
     int code = 0;
     scratch->by_plan = rp_calloc(tally->count, sizeof *scratch->by_plan);
     scratch->cost = rp_calloc(tally->count, sizeof *scratch->cost);
@@ -253,7 +254,8 @@ static void sort_rows(struct rp_layout_tally *tally, struct scratch *scratch)
         in_long += tally->rows[i].long_tokens;
     }
     sorted_tally = tally;
-    qsort(scratch->by_plan, tally->count, sizeof *scratch->by_plan, compare_planned);
+    if (!RP_DEFECT(compare_dealt_rows))
+        qsort(scratch->by_plan, tally->count, sizeof *scratch->by_plan, compare_planned);
     for (uint32_t i = 0; i < tally->count; i++)
         scratch->cost[i] = tally->rows[scratch->by_plan[i]].cost;
     tally->long_share = tokens > 0 ? in_long / tokens : 0;

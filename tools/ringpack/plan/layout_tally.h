@@ -41,7 +41,7 @@ struct rp_layout_row {
 };
 
 struct rp_layout_tally {
-    struct rp_layout layout;
+    struct rp_job_layout layout;
     const struct rp_config *config;
     struct rp_cost cost;
     uint32_t capacity, count;   /* rows */

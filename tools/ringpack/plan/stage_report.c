@@ -4,6 +4,8 @@
 #include <stdio.h>
 
 #include "base/bits.h"
+#include "plan/balance.h"
+#include "plan/v2/deal.h"
 #include "cmd.h"
 #include "plan/stage_tally.h"
 
@@ -47,8 +49,32 @@ static void print_deal(const struct rp_deal *deal)
     if (deal->window == 0)
         printf("deal off");
     else
-        printf("deal %" PRIu32 " rows, step %" PRIu32 ", tier %" PRIu32 ", bundle %" PRIu32,
-               deal->window, deal->step, deal->tier, deal->bundle);
+        printf("deal %" PRIu32 " rows, step %" PRIu32 ", tier %" PRIu32 ", bundle %" PRIu32
+               ", order %s, cost %" PRIu32,
+               deal->window, deal->step, deal->tier, deal->bundle, rp_deal_order_name(deal->order),
+               deal->k);
+}
+
+/* The origin of a deal that is a record, and the memory of a window by the mean row. */
+static void print_deal_facts(const struct rp_stage_tally *tally, const struct rp_stage_rows *rows,
+                             const struct rp_stage_spec *declared)
+{
+    const struct rp_config *config = tally->config;
+    const struct rp_deal *deal = &rows->stage->deal;
+    bool is_begun = tally->first_row > 0 &&
+                    (rows->stage->from == 0 || rows->stage->from < tally->first_row);
+    double fragments = (double)rows->fragments / (double)rows->rows * deal->window;
+    char text[RP_CMD_TEXT_BYTES];
+    if (deal->window == 0)
+        return;
+    if (declared && (declared->sets & RP_WANTS_DEAL) && is_begun)
+        puts("     the deal is the run's record: the job that it began with");
+    else if (declared && (declared->sets & RP_WANTS_DEAL))
+        printf("     the deal follows from the job: dp_world_size %" PRIu32 ", batch_size %" PRIu32
+               ", global_batch_size %" PRIu64 "\n",
+               config->dp_world_size, config->batch_size, config->global_batch_size);
+    printf("     a deal window needs %s of memory, in each of 4 plans of an engine\n",
+           rp_cmd_bytes_text(rp_balance_window_bytes(deal->window, (uint64_t)fragments), text));
 }
 
 /* Parameters that differ from the stage before; of the first one, all. */
@@ -145,6 +171,7 @@ static void print_stage(const struct rp_stage_tally *tally, uint32_t i)
     if (declared && (declared->sets & RP_SETS_WEIGHTS) && declared->ramp > 0)
         printf("     ramp of %s rows from the shares before\n",
                rp_cmd_count_text(declared->ramp, a));
+    print_deal_facts(tally, rows, declared);
     print_limits(tally, rows->stage, before);
     if (rows->withheld_rows)
         printf("     %s rows withheld (skip)\n", rp_cmd_count_text(rows->withheld_rows, a));
@@ -211,6 +238,8 @@ void rp_stage_tally_print(const struct rp_stage_tally *tally)
         "sources, since row 0   documents        tokens     delivered    withheld      epochs\n");
     for (uint32_t s = 0; s < tally->config->source_count; s++)
         print_source(tally, s);
+    if (tally->gain[0])
+        printf("  note: %s\n", tally->gain);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -271,4 +300,6 @@ void rp_stage_tally_json(const struct rp_stage_tally *tally, json_t *report)
         json_array_append_new(sources, source_json(tally, s));
     json_object_set_new(report, "stages", stages);
     json_object_set_new(report, "sources", sources);
+    json_object_set_new(report, "deal_gain",
+                        tally->gain[0] ? json_string(tally->gain) : json_null());
 }

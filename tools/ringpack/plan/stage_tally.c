@@ -111,7 +111,8 @@ int rp_stage_tally_open(struct rp_stage_tally *tally, const struct rp_config *co
     while (tally->stages[tally->current].end <= tally->first_row)
         tally->current++;
     find_limits(tally, tally->stages[tally->current].stage, RP_NO_ROW);
-    return open_sources(tally, corpus, error);
+    int code = tally->first_row == 0 ? rp_gain_text(tally->gain, config, corpus, error) : 0;
+    return code < 0 ? code : open_sources(tally, corpus, error);
 }
 
 void rp_stage_tally_close(struct rp_stage_tally *tally)
@@ -148,6 +149,7 @@ void rp_stage_tally_add(struct rp_stage_tally *tally, const struct rp_row *row, 
     stage->rows++;
     stage->places += seq_len;
     stage->tokens += row->tokens;
+    stage->fragments += row->count;
     stage->withheld_rows += row->skipped;
     stage->padding += row->skipped ? 0 : seq_len - row->tokens;
     for (uint32_t i = 0; i < row->count; i++)

@@ -12,6 +12,7 @@
 #include "config/config.h"
 #include "plan/column_tally.h"
 #include "plan/stages.h"
+#include "stream_gain.h"
 
 /* A source at a row. */
 struct rp_stage_reach {
@@ -30,7 +31,7 @@ struct rp_stage_part {
 struct rp_stage_rows {
     const struct rp_stage *stage; /* stage of the calendar */
     uint64_t end;                 /* the next stage's first row, or RP_NO_ROW */
-    uint64_t rows, places, tokens, withheld_rows, padding;
+    uint64_t rows, places, tokens, withheld_rows, padding, fragments;
     struct rp_stage_part *sources; /* [source_count] */
 };
 
@@ -54,6 +55,7 @@ struct rp_stage_tally {
     struct rp_stage_rows *stages;
     struct rp_stage_part *parts;
     struct rp_stage_source *sources; /* [source_count] */
+    char gain[RP_GAIN_BYTES];        /* the saving of `deal: auto`; empty: little */
 };
 
 RP_MUST_CHECK int rp_stage_tally_open(struct rp_stage_tally *tally, const struct rp_config *config,

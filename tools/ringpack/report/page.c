@@ -82,6 +82,8 @@ static const char *value_text(const char *key, const json_t *value, char text[RP
         return rp_cmd_bytes_text((uint64_t)number, text);
     if (!strcmp(key, "fill") || (length > 5 && !strcmp(key + length - 5, "share")))
         snprintf(text, RP_CMD_TEXT_BYTES, "%.3f %%", 100 * number);
+    else if (length > 9 && !strcmp(key + length - 9, "imbalance"))
+        snprintf(text, RP_CMD_TEXT_BYTES, "%.3f", number);
     else if (json_is_real(value))
         return rp_cmd_short_text(number, text);
     else
@@ -126,6 +128,8 @@ static void single_values(FILE *out, const json_t *stat)
         {"tokens_per_second_1min", "tokens/s in the last minute"},
         {"steps_per_second_1min", "steps/s in the last minute"},
         {"skew_rows", "rows between the first and the last rank"},
+        {"cost_imbalance", "cost of the costliest rank, by the mean one"},
+        {"micro_step_imbalance", "the same with a barrier for each micro-step"},
         {"io", "reads by"},
         {"read_bytes", "read"},
         {"read_retries", "reads tried again"},
@@ -168,6 +172,7 @@ static void engine(FILE *out, const json_t *stat)
                                           {"wait_p99_seconds", "99 % in"},
                                           {"wait_max_seconds", "the longest"},
                                           {"behind_rows", "rows behind"},
+                                          {"cost", "cost of its batches"},
                                           {NULL, NULL}};
     static const struct column ledger[] = {{"source", "source"},     {"tokens", "tokens"},
                                            {"token_share", "share"}, {"weight_share", "by weight"},

@@ -83,7 +83,7 @@ void rp_verify_add_typed(const struct rp_verify *v, struct rp_words *words)
     rp_words_add(words, "--replicas=1"); /* one trainer of each rank is run here */
 }
 
-/* A deal that takes ranks and batches from the job gets those of the config, because the lives
+/* A deal that takes ranks and batches from the job gets the config's, because the lives
  * begin with others. */
 static void add_deal(const struct rp_config *config, struct rp_words *words)
 {
