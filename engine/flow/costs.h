@@ -20,7 +20,7 @@ struct rp_flow_costs {
     double slowest;             /* sum of the costliest batch of each micro-step that counts */
 };
 
-/* Times that of equal ranks, at least 1. 0: not known, as with one rank. */
+/* Over the time of equal ranks, at least 1. 0: not known, as with one rank. */
 struct rp_flow_imbalance {
     double ranks;      /* the costliest rank in all, over the mean one */
     double micro_step; /* with a barrier for each micro-step */

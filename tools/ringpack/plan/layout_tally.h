@@ -19,7 +19,7 @@
 
 /* A time over another one. */
 struct rp_layout_time {
-    double equal; /* over that of equal micro-batches */
+    double equal; /* over equal micro-batches */
     double ideal; /* over that without a bubble */
 };
 
@@ -27,8 +27,8 @@ struct rp_layout_choice {
     uint32_t steps; /* of the window; 0: rows as they are planned */
     double step, micro_step, micro_batch;
     double cost_spread;   /* standard deviation of the cost of steps, by their mean */
-    double source_spread; /* the greatest of the sources: that of its share in a step */
-    double long_spread;   /* that of the share of long documents */
+    double source_spread; /* of the share of a source in a step, the greatest of all */
+    double long_spread;   /* of the share of long documents */
     uint64_t bytes;       /* memory of the largest window in a plan */
     /* by order of the tiers; [0]: 1F1B, [1]: interleaved. As planned: order 0 only */
     struct rp_layout_time times[RP_DEAL_ORDERS][2];
