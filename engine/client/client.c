@@ -141,14 +141,17 @@ static struct rp_batch batch_of(const struct rp_mapping *mapping, const uint8_t 
                              .number = header->batch,
                              .first_row = header->first_row,
                              .next_row = header->next_row,
-                             .rows = g->rows,
+                             .rows = header->rows,
                              .seq_len = g->seq_len,
                              .rows_real = header->rows_real,
                              .tokens_real = header->tokens_real,
                              .tokens_loss = header->tokens_loss,
                              .max_seqlen = header->max_seqlen,
                              .segments = header->segments,
-                             .sum_len_squared = header->sum_len_squared};
+                             .sum_len_squared = header->sum_len_squared,
+                             .step = header->step,
+                             .micro_batch = header->micro_batch,
+                             .micro_batches = header->micro_batches};
     for (unsigned i = 0; i < RP_SECTION_COUNT; i++)
         batch.sections[i] = g->sections[i].offset ? slot + g->sections[i].offset : NULL;
     return batch;
@@ -162,7 +165,12 @@ static void advance(struct rp_client *client, const uint8_t *slot,
     rp_client_keep_token(client, slot + header->state_offset, header->state_bytes, lease,
                          header->batch);
     client->next_row = header->next_row;
-    client->attach_row = g->base_row + (header->batch + 1) * g->rows * g->world;
+    uint64_t rows = (uint64_t)header->rows * g->world;
+    uint64_t begin = header->first_row - (uint64_t)g->rank * header->rows;
+    client->attach_row = begin + rows;
+    client->step_row = header->micro_batch + 1 == header->micro_batches
+                           ? client->attach_row
+                           : begin - header->micro_batch * rows;
     client->lost_ns = 0;
 }
 
@@ -177,7 +185,7 @@ static void lend(struct rp_client *client, const uint8_t *slot, const struct rp_
     client->leases++;
     advance(client, slot, header, mapping->number);
     client->counts.batches++;
-    client->counts.rows += g->rows;
+    client->counts.rows += header->rows;
     client->counts.tokens += header->tokens_real;
 }
 

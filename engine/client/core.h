@@ -74,6 +74,7 @@ struct rp_client {
     unsigned newest;   /* index in kept: the state, the token after the last batch that was lent */
     uint64_t next_row; /* the state's; RP_NEXT_ROW_ANY before the first attach */
     uint64_t attach_row; /* to attach at: next_row, or farther in the padding after the stream */
+    uint64_t step_row;   /* the first row of its step */
     uint64_t lost_ns;    /* when the engine was found dead; 0: a batch was taken since */
     struct rp_client_counts counts;
     struct rp_digest_log digest;

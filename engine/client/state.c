@@ -128,6 +128,14 @@ uint64_t rp_client_next_row(const struct rp_client *client)
     return row;
 }
 
+uint64_t rp_client_step_row(const struct rp_client *client)
+{
+    pthread_mutex_lock(rp_client_lock(client));
+    uint64_t row = client->step_row;
+    pthread_mutex_unlock(rp_client_lock(client));
+    return row;
+}
+
 int rp_client_counts(const struct rp_client *client, struct rp_client_counts *counts)
 {
     int code = rp_sized_check(counts->struct_size, RP_COUNTS_REQUIRED, "rp_client_counts", NULL);

@@ -83,9 +83,9 @@ static void prefer(struct known_state *best, uint64_t row, struct known_state ot
 static struct known_state state_of_flow(const struct rp_delivery *delivery, uint64_t row)
 {
     struct known_state kept = {0};
-    if (row < delivery->base_row || !delivery->flow)
+    if (row < rp_numbering_base(&delivery->numbering) || !delivery->flow)
         return kept;
-    uint64_t position = (row - delivery->base_row) / delivery->batch_rows;
+    uint64_t position = rp_numbering_batch(&delivery->numbering, row);
     if (position >= rp_delivery_consumed(delivery) || !rp_delivery_runs(delivery))
         kept.token = rp_flow_state_at(delivery->flow, position, &kept.bytes, &kept.row);
     return kept;
@@ -166,7 +166,6 @@ int rp_engine_load_plans(struct rp_plan *plan, struct rp_plan *scout, const void
 int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch, struct rp_error *error)
 {
     uint64_t row = rp_delivery_row(&engine->delivery, batch);
-    RP_ASSERT(row >= engine->delivery.base_row);
     int code = rp_engine_probe_row(engine, row, NULL, 0, error);
     return code == -RP_E_USAGE ? 0 : code; /* padding after the last row: the probe is at the end */
 }

@@ -148,6 +148,8 @@ struct rp_ring_view {
     uint64_t generation;
     uint32_t replica;           /* its seat; set by the caller of rp_ring_view_open */
     uint64_t next;              /* next batch to take */
+    uint64_t next_row;          /* its first row, over all ranks */
+    uint64_t taken_rows;        /* of the batch that was taken last */
     uint64_t tail;              /* last tail seen; may be below next until the ring reaches next */
     uint64_t release;           /* last release stored */
     uint32_t waits_in_vain;     /* how many ended in sleep since a long spin found something */
@@ -155,7 +157,7 @@ struct rp_ring_view {
     uint64_t end;
 };
 /** Map and validate both segments (magic, ABI, hash, every offset against the size). Takes both
- * fds. */
+ * fds. The caller may set next_row then; it is that of batches of equal size. */
 RP_MUST_CHECK int rp_ring_view_open(struct rp_ring_view *view, int data_fd, int control_fd,
                                     uint64_t first_batch, struct rp_error *error);
 enum rp_ring_take { RP_RING_TAKEN, RP_RING_EMPTY, RP_RING_CLOSED };

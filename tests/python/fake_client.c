@@ -186,6 +186,8 @@ int rp_client_take(struct rp_client *client, struct rp_batch *batch, struct rp_e
                                    .tokens_real = ROWS * LENGTH,
                                    .max_seqlen = 8,
                                    .segments = 2,
+                                   .step = k,
+                                   .micro_batches = 1,
                                    .lease = 1};
         for (int i = 0; i < RP_SECTION_COUNT; i++)
             batch->sections[i] = client->geometry.sections[i].offset
@@ -318,6 +320,11 @@ int rp_client_stage_ended(const struct rp_client *client)
 }
 
 uint64_t rp_client_next_row(const struct rp_client *client)
+{
+    return client->next * ROWS;
+}
+
+uint64_t rp_client_step_row(const struct rp_client *client)
 {
     return client->next * ROWS;
 }
