@@ -299,7 +299,8 @@ void rp_client_identity(const struct rp_client *client, uint64_t identity[2])
 
 size_t rp_client_contract(const struct rp_client *client, char *buffer, size_t capacity)
 {
-    static const char contract[] = "seed=7\n\npad_id=0\n";
+    static const char contract[] = "seed=7\n\nbatch_size=2\ndp_world_size=1\n"
+                                   "global_batch_size=2\npad_id=0\n";
     (void)client;
     if (buffer && capacity >= sizeof contract - 1)
         memcpy(buffer, contract, sizeof contract - 1);
