@@ -211,11 +211,10 @@ RP_API void rp_client_identity(const struct rp_client *client, uint64_t identity
 RP_API size_t rp_client_contract(const struct rp_client *client, char *buffer, size_t capacity);
 
 /** Compare the contracts of two processes of a job; messages use their names. The ranks of a job
- * should compare contracts, next_row and rp_client_step_row
- * before the first step, because no engine can: nodes share no memory. Returns 1 if
- * they agree and the whole content of the corpus was compared (it is indexed on both sides), 0 if
- * they agree and samples of it were compared, -RP_E_MISMATCH with every field that differs,
- * -RP_E_CORRUPT for text that is not a contract. */
+ * should compare contracts, next_row and rp_client_step_row before the first step, because no
+ * engine can: nodes share no memory. Returns 1 if they agree and the whole content of the corpus
+ * was compared (it is indexed on both sides), 0 if they agree and samples of it were compared,
+ * -RP_E_MISMATCH with every field that differs, -RP_E_CORRUPT for text that is not a contract. */
 RP_API RP_MUST_CHECK int rp_contract_agree(const char *name, const char *text, size_t bytes,
                                            const char *other_name, const char *other_text,
                                            size_t other_bytes, struct rp_error *error);

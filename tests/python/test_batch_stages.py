@@ -43,7 +43,6 @@ def ramped(stream, ramp, skip=()):
     for stage, (step, rows) in zip(stages, ramp):
         stage |= {"global_batch_size": step} if step else {}
         stage |= {"batch_size": rows} if rows else {}
-        stage.pop("deal", None)
     made = Stream2(stream.corpus, stream.keys, stream.sources, stages, skip).run()
     assert len(made.rows) > made.stream["stages"][2]["from"] + 8, "it does not reach its last stage"
     return made
@@ -374,3 +373,12 @@ def test_sizes_that_no_engine_can_serve(program, folder, corpora, change, said):
     with pytest.raises(ConfigError) as caught:
         ringpack.Loader(path).attach()
     assert said in str(caught.value)
+
+
+# ---- positive control ----------------------------------------------------------------------------
+
+
+def test_sizes_that_come_a_step_late_are_noticed(broken, folder, corpora, monkeypatch):
+    monkeypatch.setenv("RP_DEFECT", "change_steps_late")
+    with pytest.raises(AssertionError):
+        test_sizes_change_in_the_running_engine(broken, folder, corpora, 0)
