@@ -132,7 +132,7 @@ enum rp_refusal {
 
 struct rp_placement {
     enum rp_placement_action action;
-    enum rp_refusal refusal; /* of REFUSE */
+    enum rp_refusal refusal; /* the reason of REFUSE */
     uint64_t row;            /* the requested row */
     bool renumbers;          /* of MOVE_ALL: a step begins at step_row from now on */
     uint64_t step_row;       /* of renumbers */
