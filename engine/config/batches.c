@@ -42,7 +42,7 @@ uint64_t rp_config_step_from(const struct rp_config *config, uint64_t row)
     return stage->first_step + rp_div_up(row - stage->from, stage->step_rows);
 }
 
-/* Add the sizes of a stage, unless it has those of the stage before it. */
+/* Add the sizes of a stage, unless the stage before it has the same. */
 static void add(struct rp_config_batches *batches, uint64_t from, uint64_t batch_rows,
                 uint64_t step_rows, uint32_t ranks)
 {

@@ -123,7 +123,7 @@ struct rp_slot_header {
     /* 1: all rows of the batch's step are skipped (STREAM2.md section 10.3): the trainer's library
      * passes over the batch, and gives it back at once */
     uint32_t skips_step, reserved;
-    uint32_t rows;          /* of this rank in this batch: at most those of the geometry */
+    uint32_t rows;          /* of this rank in this batch: at most the geometry's rows */
     uint32_t micro_batch;   /* the batch's place in its step, from 0 */
     uint32_t micro_batches; /* of the step */
     uint32_t reserved_2;

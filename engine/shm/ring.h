@@ -157,7 +157,7 @@ struct rp_ring_view {
     uint64_t end;
 };
 /** Map and validate both segments (magic, ABI, hash, every offset against the size). Takes both
- * fds. The caller may set next_row then; it is that of batches of equal size. */
+ * fds. The caller may set next_row then; by default all batches have the geometry's rows. */
 RP_MUST_CHECK int rp_ring_view_open(struct rp_ring_view *view, int data_fd, int control_fd,
                                     uint64_t first_batch, struct rp_error *error);
 enum rp_ring_take { RP_RING_TAKEN, RP_RING_EMPTY, RP_RING_CLOSED };

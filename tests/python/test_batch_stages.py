@@ -77,8 +77,8 @@ def batches_of(stream, world, base=0):
 
 
 def config_of(stream, world, **keys):
-    first = stream.stages[0]["batch_size"]
-    return {**stream.config(), "dp_world_size": world, "batch_size": first, "profile": "full"} | keys
+    own = {"dp_world_size": world, "batch_size": stream.stages[0]["batch_size"]}
+    return {**stream.config(), **own, "profile": "full", **keys}
 
 
 def read(ranks, served, expected, world, most=None):
@@ -90,7 +90,8 @@ def read(ranks, served, expected, world, most=None):
             found = batch.batch_size, batch.micro_batch, batch.micro_batches
             assert found == (rows, place, count), f"row {begin}"
             assert batch["input_ids"].shape == (rows, batch.seq_len)
-            assert len(batch["rows"]) == rows and batch.flat()["labels"].size == rows * batch.seq_len
+            assert len(batch["rows"]) == rows
+            assert batch.flat()["labels"].size == rows * batch.seq_len
             ends = batch["cu_seqlens"]
             assert ends[batch.segments] == rows * batch.seq_len == ends[-1]
         assert len({batch.step for batch in batches}) == 1
@@ -203,7 +204,7 @@ def engine_token(program, folder, stream, row):
 
 
 def plain_stream(corpora, *later, **first):
-    """Weights alone change; two sources, each read twice."""
+    """Two sources, each read twice, and no change but in sizes."""
     stage = {"from": 0, "seq_len": 32, "packing": "lookahead", "window": 4, "fill": "pad"}
     stage |= {"weight": {"a": 1, "b": 1}, "max_docs_per_row": 6, "global_batch_size": 8}
     stages = [{**stage, "batch_size": 2, "until": ("steps", 2), **first}, *later]
@@ -236,7 +237,8 @@ def test_a_loader_knows_the_sizes_of_the_next_step(program, folder, corpora):
     with ringpack.Loader(config) as loader:
         steps, asked = [], []
         while True:
-            asked.append((loader.global_batch_size, loader.micro_batches, loader.progress()["step"]))
+            sizes = loader.global_batch_size, loader.micro_batches
+            asked.append((*sizes, loader.progress()["step"]))
             first = loader.next()
             if first is None:
                 break
