@@ -41,6 +41,10 @@ class ReplayedBatch(dict[str, Any]):
         self.max_seqlen: int = batch.max_seqlen
         self.segments: int = batch.segments
         self.sum_len_squared: int = batch.sum_len_squared
+        self.step_rows: Optional[int] = batch.sum_of_step("step_rows")
+        self.step_tokens: Optional[int] = batch.sum_of_step("step_tokens")
+        self.step_tokens_loss: Optional[int] = batch.sum_of_step("step_tokens_loss")
+        self.cost: Optional[int] = batch.cost
 
 
 class Replay:
