@@ -276,9 +276,8 @@ static void print_report(const struct rp_config *config, const struct tally *tal
     print_count("rows", tally->rows, tally->complete ? "" : " (the stream is longer)");
     if (tally->complete) {
         char step[64];
-        snprintf(step, sizeof step, " of %" PRIu64 " rows%s", config->global_batch_size,
-                 config->batches.count > 1 ? " in stage 0" : "");
-        print_count("steps", summary.steps, step);
+        snprintf(step, sizeof step, " of %" PRIu64 " rows", config->global_batch_size);
+        print_count("steps", summary.steps, config->batches.count > 1 ? "" : step);
     }
     print_count("tokens", counts->emitted, "");
     print_count("padding", counts->padding, " tokens");
@@ -351,9 +350,6 @@ static void print_json(const struct rp_config *config, const struct tally *tally
         "documents_per_row_histogram", histogram, "mixture", mixture, "memory",
         rp_footprint_json(&tally->memory));
     json_object_set_new(report, "passed_over", json_integer((json_int_t)counts->passed_over));
-    json_object_set_new(report, "batches",
-                        tally->complete ? json_integer((json_int_t)tally->steps.run_batches)
-                                        : json_null());
     json_object_set_new(report, "left_out", json_integer((json_int_t)counts->left_out));
     rp_stage_tally_json(&tally->stages, report);
     rp_preview_json(&tally->preview, report);

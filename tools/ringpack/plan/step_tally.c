@@ -240,8 +240,9 @@ void rp_step_tally_json(const struct rp_step_tally *tally, json_t *report)
 {
     double mean = tally->steps ? tally->largest_share / (double)tally->steps : 0;
     json_t *fields = json_pack(
-        "{sI sI sI sI sf sI}", "rows_without_label", (json_int_t)tally->unlabelled.rows,
-        "batches_without_label", (json_int_t)tally->unlabelled.batches, "padding_batches",
+        "{sI sI sI sI sI sf sI}", "batches", (json_int_t)tally->run_batches, "rows_without_label",
+        (json_int_t)tally->unlabelled.rows, "batches_without_label",
+        (json_int_t)tally->unlabelled.batches, "padding_batches",
         (json_int_t)tally->padding_batches, "steps_of_one_document", (json_int_t)tally->filled,
         "largest_document_share", mean,
         tally->config->stream_version == 1 ? "lanes_advised" : "spread_advised",
