@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/cost.h"
+#include "base/numbering.h"
 
 /* In the file, or in the text of an option; from 1. Line 0: not given. */
 struct rp_config_place {
@@ -126,6 +127,14 @@ struct rp_config_repeats {
 struct rp_config_stages {
     struct rp_config_stage *stages;
     uint32_t count;
+};
+
+/* The sizes of batches and steps by stage. A stage that changes none of them has no entry. */
+struct rp_config_batches {
+    struct rp_batch_stage *stages;
+    uint32_t count;
+    uint32_t rows_max;         /* the largest batch_size */
+    uint64_t step_batches_max; /* the most micro-batches of a step */
 };
 
 #endif

@@ -9,7 +9,7 @@
 
 struct step {
     uint64_t batch; /* its first micro-batch */
-    uint64_t first_row, row_count;
+    uint64_t first_row, row_count, batch_rows;
 };
 
 /* ---- kept sums ------------------------------------------------------------------------------- */
@@ -69,9 +69,9 @@ static void keep(struct rp_steps *steps, const struct step *step, const struct r
 /* ---- counting -------------------------------------------------------------------------------- */
 
 /* Is the row delivered by the last rank? */
-static bool is_of_last_rank(const struct rp_flow_options *o, uint64_t row_in_step)
+static bool is_of_last_rank(uint64_t batch_rows, uint64_t world, uint64_t row_in_step)
 {
-    return row_in_step / o->rows % o->world == o->world - 1;
+    return row_in_step % batch_rows / (batch_rows / world) == world - 1;
 }
 
 static int add_row(struct rp_step_sums *sums, const struct rp_row *row, struct rp_masks *masks,
@@ -86,13 +86,13 @@ static int add_row(struct rp_step_sums *sums, const struct rp_row *row, struct r
 }
 
 /* Plan the rows of the step, which begins at the scout's row. Rows after the end are empty. */
-static int count_rows(const struct rp_step_counter *counter, struct rp_step_sums *sums,
-                      struct rp_error *error)
+static int count_rows(const struct rp_step_counter *counter, const struct step *step,
+                      struct rp_step_sums *sums, struct rp_error *error)
 {
     const struct rp_flow_options *o = counter->options;
     struct rp_row row;
     *sums = (struct rp_step_sums){.is_whole = 1};
-    for (uint64_t i = 0; i < o->global_batch_rows; i++) {
+    for (uint64_t i = 0; i < step->row_count; i++) {
         if (rp_arena_stopping(counter->arena))
             return -RP_E_STOPPED;
         int code = rp_plan_next(counter->scout, &row, error);
@@ -100,7 +100,8 @@ static int count_rows(const struct rp_step_counter *counter, struct rp_step_sums
             sums->is_whole = 0;
         if (code == 0)
             break;
-        if (code > 0 && !(RP_DEFECT(count_steps_without_a_rank) && is_of_last_rank(o, i)))
+        if (code > 0 && !(RP_DEFECT(count_steps_without_a_rank) &&
+                          is_of_last_rank(step->batch_rows, o->world, i)))
             code = add_row(sums, &row, counter->masks, error);
         if (code < 0)
             return code;
@@ -129,14 +130,16 @@ int rp_step_find(const struct rp_step_counter *counter, uint64_t batch, struct r
                  struct rp_error *error)
 {
     const struct rp_flow_options *o = counter->options;
-    uint64_t batch_rows = (uint64_t)o->rows * o->world;
-    uint64_t first = batch - batch % (o->global_batch_rows / batch_rows);
-    const struct step step = {first, counter->base_row + first * batch_rows, o->global_batch_rows};
+    const struct rp_numbering *numbering = counter->numbering;
+    const struct rp_numbering_part *part = rp_numbering_of_batch(numbering, batch);
+    uint64_t first = batch - rp_numbering_micro_batch(numbering, batch);
+    const struct step step = {first, rp_numbering_row(numbering, first), part->step_rows,
+                              part->batch_rows};
     const struct rp_step_sums unknown = {.is_whole = 1};
     *sums = unknown;
     if (find_kept(o->steps, &step, sums) || !counter->scout || !seek(counter, batch, &step))
         return 0;
-    int code = count_rows(counter, sums, error);
+    int code = count_rows(counter, &step, sums, error);
     if (code >= 0)
         keep(o->steps, &step, sums);
     if (code >= 0 || code == -RP_E_STOPPED || o->drop_last)

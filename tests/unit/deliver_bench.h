@@ -27,6 +27,8 @@ struct bench {
     struct rp_ring rings[RINGS];
     struct rp_ring_view views[RINGS];
     struct rp_deliver deliver;
+    struct rp_numbering_part part;
+    struct rp_numbering numbering;
     struct rp_batch_sums sums[RINGS];
     struct rp_rank_cost rank_costs[RINGS];
     struct rp_flow_costs costs;
@@ -98,6 +100,9 @@ static inline void bench_open(struct bench *bench)
     if (code != 0)
         fail_msg("%s", error.message);
     bench->costs.ranks = bench->rank_costs;
+    bench->part = (struct rp_numbering_part){
+        .row = BASE_ROW, .batch_rows = ROWS * RINGS, .step_rows = ROWS * RINGS};
+    bench->numbering = (struct rp_numbering){.parts = &bench->part, .count = 1};
     bench->deliver = (struct rp_deliver){.options = &bench->options,
                                          .arena = &bench->arena,
                                          .rings = bench->rings,
@@ -105,7 +110,7 @@ static inline void bench_open(struct bench *bench)
                                          .revalidation = &bench->revalidation,
                                          .sums = bench->sums,
                                          .costs = &bench->costs,
-                                         .base_row = BASE_ROW,
+                                         .numbering = &bench->numbering,
                                          .end_batch = UINT64_MAX,
                                          .is_catching_up = bench->is_catching_up};
 }

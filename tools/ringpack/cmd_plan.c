@@ -188,17 +188,17 @@ struct summary {
     uint64_t steps; /* the run's, when the stream ended */
 };
 
-static struct summary summarise(const struct rp_config *config, const struct tally *tally)
+static struct summary summarise(const struct tally *tally)
 {
     const struct rp_plan_counts *counts = &tally->counts;
     double slots = (double)(counts->emitted + counts->padding);
-    uint64_t rows = tally->rows, step = config->global_batch_size;
+    uint64_t rows = tally->rows;
     return (struct summary){
         .efficiency = ratio((double)counts->emitted, slots),
         .cuts_per_100 = 100 * ratio((double)counts->cuts, (double)counts->documents),
         .documents_per_row = ratio((double)tally->fragments, (double)(rows - tally->padding_rows)),
         .ns_per_document = 1e9 * ratio(tally->seconds, (double)counts->documents),
-        .steps = config->drop_last ? rows / step : rp_div_up(rows, step),
+        .steps = tally->steps.run_steps,
     };
 }
 
@@ -268,7 +268,7 @@ static void print_histogram(const struct tally *tally)
 
 static void print_report(const struct rp_config *config, const struct tally *tally)
 {
-    struct summary summary = summarise(config, tally);
+    struct summary summary = summarise(tally);
     const struct rp_plan_counts *counts = &tally->counts;
     char text[RP_CMD_TEXT_BYTES];
     rp_preview_print(&tally->preview, config);
@@ -277,7 +277,7 @@ static void print_report(const struct rp_config *config, const struct tally *tal
     if (tally->complete) {
         char step[64];
         snprintf(step, sizeof step, " of %" PRIu64 " rows", config->global_batch_size);
-        print_count("steps", summary.steps, step);
+        print_count("steps", summary.steps, config->batches.count > 1 ? "" : step);
     }
     print_count("tokens", counts->emitted, "");
     print_count("padding", counts->padding, " tokens");
@@ -318,7 +318,7 @@ static void print_report(const struct rp_config *config, const struct tally *tal
 
 static void print_json(const struct rp_config *config, const struct tally *tally)
 {
-    struct summary summary = summarise(config, tally);
+    struct summary summary = summarise(tally);
     const struct rp_plan_counts *counts = &tally->counts;
     json_t *histogram = json_array(), *mixture = json_array();
     for (int b = 1; b < BUCKETS; b++)

@@ -164,7 +164,10 @@ class Batch(Mapping[str, Any]):
     number: int = _number("number", "Number of the batch since the run's base row.")
     first_row: int = _number("first_row", "Global number of its first row.")
     next_row: int = _number("next_row", "Global row at which the state after this batch stands.")
-    batch_size: int = _number("rows", "Rows.")
+    batch_size: int = _number("rows", "Rows of this rank.")
+    step: int = _number("step", "Number of its step, from the first row that can begin a step.")
+    micro_batch: int = _number("micro_batch", "Its place in the step, from 0.")
+    micro_batches: int = _number("micro_batches", "Batches of a rank in its step: to accumulate.")
     seq_len: int = _number("seq_len", "Tokens in a row.")
     rows_real: int = _number("rows_real", "Rows that are not padding only.")
     tokens_real: int = _number("tokens_real", "Tokens that are not padding.")
@@ -430,7 +433,8 @@ class Batch(Mapping[str, Any]):
             if first is None:
                 found = made[section,] = own(look(), self._is_locked())
             else:
-                found = first.reshape(lease.client.layout[section].shapes[shape])
+                place = lease.client.layout[section]
+                found = first.reshape(place.shapes_of(self.batch_size)[shape])
             made[section, shape] = found
         return made[section, shape]
 
