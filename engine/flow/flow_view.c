@@ -149,6 +149,11 @@ void rp_flow_counts(const struct rp_flow *flow, struct rp_flow_counts *counts)
     rp_flow_add_counts(flow, counts);
 }
 
+void rp_flow_continue_counts(struct rp_flow *flow, const struct rp_flow_counts *counts)
+{
+    flow->caught_up = *counts;
+}
+
 /* ---- batches for a checkpoint ---------------------------------------------------------------- */
 
 void rp_flow_hold(struct rp_flow *flow, uint64_t batch)

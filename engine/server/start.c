@@ -21,7 +21,7 @@
 #include "corpus/eos.h"
 #include "plan/trace.h"
 #include "server/journal.h"
-#include "server/kept_weights.h"
+#include "server/kept_records.h"
 #include "server/recorder.h"
 #include "server/save.h"
 #include "server/start.h"
@@ -270,7 +270,7 @@ static void hint_at_preview(const struct rp_stream *stream, const char *file, co
 /* The records of a run of version 2 are in the contract of its checkpoints. */
 static int start_plan(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
                       const void *token, size_t token_bytes, bool accept_weights,
-                      const struct rp_weights_ahead *ahead, struct rp_error *error)
+                      const struct rp_records_ahead *ahead, struct rp_error *error)
 {
     struct rp_contract contract;
     bool is_known = contract_of(checkpoint, &contract);
@@ -285,7 +285,7 @@ static int start_plan(struct rp_engine *engine, const struct rp_checkpoint *chec
 /* *reweighted: the state was saved with other weights, and accept_weights allows the change; or
  * with another num_epochs. */
 static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
-                            const struct rp_weights_ahead *ahead, bool *reweighted,
+                            const struct rp_records_ahead *ahead, bool *reweighted,
                             struct rp_error *error)
 {
     struct rp_stream *stream = &engine->stream;
@@ -388,16 +388,16 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
                           struct rp_error *error)
 {
     struct rp_stream *stream = &engine->stream;
-    struct rp_weights_ahead ahead = {NULL, 0};
+    struct rp_records_ahead ahead = {NULL, 0};
     bool reweighted = false;
     int code = save_zero_state(stream, error);
     if (code >= 0)
-        code = rp_engine_list_weights(engine, &ahead, error);
+        code = rp_engine_list_records(engine, &ahead, error);
     if (code >= 0)
         code = take_start_state(engine, checkpoint, &ahead, &reweighted, error);
     if (code >= 0)
-        code = rp_engine_take_weights(engine, &ahead, error);
-    rp_engine_free_weights(&ahead);
+        code = rp_engine_take_records(engine, &ahead, error);
+    rp_engine_free_records(&ahead);
     if (code >= 0)
         code = follow_start(stream, error);
     if (code >= 0)
