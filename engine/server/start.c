@@ -27,6 +27,7 @@
 #include "server/start.h"
 #include "stream.h"
 
+#define ROWS_SKIPPED_MAX 65536u /* are planned to find the first row that is not */
 #define WEIGHTS_HOLD_PERCENT 90 /* warn if a source ends before this part of the stream */
 
 /* A stream of version 2 may end although its epochs are endless. */
@@ -369,16 +370,23 @@ static bool has_same_rows(const struct rp_stream *stream, const struct rp_checkp
            rp_hash128_equal(rp_record_hash(&had.stream), stream->identity);
 }
 
-/* A selection, limits or skips may leave a new stream of version 2 without a row. Moves the probe.
- */
+/* A selection, limits or skips may leave a new stream of version 2 without a row. Moves the probe,
+ * by at most ROWS_SKIPPED_MAX skipped rows. */
 static int check_first_row(struct rp_stream *stream, struct rp_error *error)
 {
-    struct rp_row row;
+    struct rp_row row = {.skipped = true};
+    uint64_t skipped = 0;
+    int code = 1;
     if (stream->start_row > 0 || rp_plan_version(stream->plan) == 1)
         return 0;
-    int code = rp_plan_next(stream->probe, &row, error);
+    for (; code > 0 && row.skipped && skipped <= ROWS_SKIPPED_MAX; skipped++)
+        code = rp_plan_next(stream->probe, &row, error);
     if (code != 0 || rp_plan_is_stage_end(stream->probe))
         return code < 0 ? code : 0;
+    if (skipped > 1)
+        return rp_fail(error, -RP_E_EMPTY, "leave some rows out of `skip`",
+                       "the stream has no row: `skip` has all of its %" PRIu64 " rows",
+                       skipped - 1);
     return rp_fail(error, -RP_E_EMPTY,
                    "`ringpack plan` counts the documents that each source selects and passes over",
                    "the stream has no row: no source selects a document that may be used");

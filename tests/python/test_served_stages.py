@@ -233,6 +233,14 @@ def test_a_stream_without_a_row_is_refused(program, folder, corpora):
     assert "the stream has no row: no source selects a document" in said
 
 
+def test_a_stream_whose_rows_are_all_skipped_is_refused(program, folder, corpora):
+    stream = plain_stream(corpora)
+    stage = {name: value for name, value in stream.config().items() if name != "stages"}
+    config = {**stage, "batch_size": 4, "skip": {"rows": ["0-100000"]}}
+    said = refusal(program, folder, config)
+    assert "the stream has no row: `skip` has all of its " in said, said
+
+
 def test_a_trainer_in_another_stage_is_refused(program, folder, corpora):
     stream = plain_stream(corpora)
     end, _ = stream.end_of_run(0)
