@@ -274,6 +274,13 @@ static int start_flow(struct rp_engine *engine, struct rp_error *error)
     return code < 0 ? code : rp_engine_start_flow(engine, error);
 }
 
+/* The end of the newest step of which a rank has a batch: its sums are with the trainers, so its
+ * rows stay as they are. */
+static uint64_t begun_end(const struct rp_delivery *delivery)
+{
+    return rp_div_up(highest_tail(delivery), delivery->micro_batches) * delivery->micro_batches;
+}
+
 /* A source has fingerprints at the ends of its shards only. */
 static int append_to(struct rp_plan *plan, const struct wanted *wanted, struct rp_error *error)
 {
@@ -289,7 +296,7 @@ static int append_to(struct rp_plan *plan, const struct wanted *wanted, struct r
     return code;
 }
 
-/* Append the record to the calendar of the plan, at the first row that no rank has. */
+/* Append the record to the calendar of the plan, after the newest step that is begun. */
 static int append_record(struct rp_engine *engine, struct rp_plan *plan,
                          const struct wanted *wanted, struct rp_error *error)
 {
@@ -298,7 +305,7 @@ static int append_record(struct rp_engine *engine, struct rp_plan *plan,
     size_t bytes;
     if (!state)
         return no_memory(error);
-    int code = rp_engine_probe_batch(engine, highest_tail(&engine->delivery), error);
+    int code = rp_engine_probe_batch(engine, begun_end(&engine->delivery), error);
     if (code >= 0)
         code = rp_plan_try_save(stream->probe, state, &bytes, error);
     if (code >= 0) /* also compares the documents of a corpus that was opened again */
@@ -349,6 +356,8 @@ static int apply(struct rp_engine *engine, struct rp_grown *grown, struct rp_err
     if (code >= 0)
         code = rp_engine_describe(engine, error);
     rp_flow_forget_states_after(engine->delivery.flow, published);
+    rp_steps_forget_from(engine->delivery.steps,
+                         rp_delivery_row(&engine->delivery, begun_end(&engine->delivery)));
     if (stream->kept_row > published) {
         free(stream->kept_state);
         stream->kept_state = NULL;

@@ -3,6 +3,7 @@
 
 import os
 
+from step_kit import Steps
 from stream_kit import Engine, Ranks
 
 STEP = 8  # global_batch_size
@@ -14,6 +15,7 @@ class Served:
     def __init__(self, stream):
         self.stream, self.digest, self.row = stream, 0, 0
         self.digests = {0: 0}  # by row
+        self.steps = Steps(stream, STEP)
 
     def take(self, batches, world, rows):
         """One micro-batch of all ranks, from row `begin` on."""
@@ -68,6 +70,8 @@ def read(ranks, served, shape, turns=None):
     world, rows = shape
     for batches in ranks.turns(turns):
         served.take(batches, world, rows)
+        for loader, batch in zip(ranks.loaders, batches):
+            served.steps.check(loader, batch)
         if served.row % STEP == 0 or served.row == len(served.stream.rows):
             served.states(ranks)
     return turns is None

@@ -12,6 +12,7 @@ import pytest
 import ringpack
 from ringpack.errors import CheckpointMismatchError
 from served_kit import STEP, Served, read, refusal, serve, stop_at
+from step_kit import Steps
 from stream2_kit import Stream2, random_stream
 from stream_kit import Corpus, Engine, Ranks, Written, write_state
 
@@ -137,7 +138,7 @@ def test_appended_documents_join_at_the_next_start(program, folder, grow):
     assert (after.rows[STEP:] != before.rows[STEP:]) == grow
     saved = {"checkpoint_dir": str(folder / "saved"), "grow": grow}
     served, _ = stop_at(program, folder, before, (2, 2), STEP, **saved)
-    served.stream = after
+    served.stream, served.steps = after, Steps(after, STEP)
     engine = serve(program, folder, after, (2, 2), **saved)
     try:
         with Ranks(engine, 2) as ranks:
