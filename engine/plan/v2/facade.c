@@ -408,12 +408,10 @@ static int check_record(const struct rp_plan_v2 *v2, const struct rp_plan_record
     bool is_ramp = rp_calendar_shares(v2->calendar, row - 1, shares) != RP_NO_ROW &&
                    rp_calendar_shares(v2->calendar, row, shares) != RP_NO_ROW;
     free(shares);
-    return is_ramp
-               ? rp_fail(error, -RP_E_CONFIG, "name a step after the ramp",
-                         "row %" PRIu64 " is inside a ramp: the weights before its end are those "
-                         "of its stage",
-                         row)
-               : 0;
+    return !is_ramp
+               ? 0
+               : rp_fail(error, -RP_E_CONFIG, "name a step after the ramp",
+                         "row %" PRIu64 " is inside a ramp, whose stage sets the weights", row);
 }
 
 int rp_v2_append_record(struct rp_plan_v2 *v2, const struct rp_plan_record *record,
