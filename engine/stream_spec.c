@@ -75,7 +75,7 @@ static int take_source(struct rp_compiled *compiled, uint32_t i, struct rp_error
         .passes = 1,
         .limits = limits_of(&source->limits),
     };
-    int code = rp_planned_open(&compiled->views[i], config, i, opened, error);
+    int code = rp_planned_open(&compiled->views[i], config, i, compiled->corpus, error);
     if (code == 0)
         rp_planned_take(&compiled->views[i], made);
     return code;

@@ -7,6 +7,9 @@
 
 #include "base/bits.h"
 #include "base/mem.h"
+#include "stream_unseen.h"
+
+#define BATCH 64u
 
 static void lengths(const void *context, const uint64_t *documents, uint32_t count,
                     uint64_t *tokens)
@@ -19,8 +22,16 @@ static int counts(const void *context, const uint64_t *documents, uint32_t count
                   struct rp_error *error)
 {
     const struct rp_planned_source *view = context;
-    return rp_selection_counts(rp_selector_selection(view->selection), documents, count, counts,
-                               error);
+    int code = rp_selection_counts(rp_selector_selection(view->selection), documents, count, counts,
+                                   error);
+    bool used[BATCH];
+    for (uint32_t at = 0; code == 0 && view->unseen && at < count; at += BATCH) {
+        uint32_t batch = (uint32_t)rp_min_u64(BATCH, count - at);
+        rp_planner_token_used(view->unseen, documents + at, batch, used);
+        for (uint32_t i = 0; i < batch; i++)
+            counts[at + i] = used[i] ? 0 : counts[at + i];
+    }
+    return code;
 }
 
 static int is_trained(const struct rp_planned_source *view, uint64_t document, uint64_t length,
@@ -62,8 +73,17 @@ static int prints(const void *context, uint64_t documents, struct rp_source_prin
     *prints = (struct rp_source_prints){.sampled = fingerprint.sampled.low,
                                         .full = fingerprint.full.low};
     return view->selection ? rp_selection_hash(rp_selector_selection(view->selection), documents,
+                                               view->unseen ? &view->unseen_hash : NULL,
                                                &prints->selection, error)
                            : 0;
+}
+
+static int fail_at(const struct rp_config *config, const struct rp_config_source *source,
+                   const char *key, int code, struct rp_error *error)
+{
+    struct rp_config_place place = rp_config_source_key_place(source, key);
+    return place.line ? rp_fail_context(error, code, "%.200s:%u", config->called, place.line)
+                      : code;
 }
 
 static int open_selection(struct rp_planned_source *view, const struct rp_config *config,
@@ -79,28 +99,44 @@ static int open_selection(struct rp_planned_source *view, const struct rp_config
     int code = rp_selector_open(&view->selection, view->source, given->select, repeats, count,
                                 config->group, error);
     free(repeats);
-    struct rp_config_place place = rp_config_source_key_place(given,
-                                                              given->select ? "select" : "repeat");
-    if (code < 0 && place.line)
-        code = rp_fail_context(error, code, "%.200s:%u", config->called, place.line);
-    return code;
+    return code < 0 ? fail_at(config, given, given->select ? "select" : "repeat", code, error) : 0;
+}
+
+static int open_unseen(struct rp_planned_source *view, const struct rp_config *config,
+                       uint32_t number, const struct rp_corpus *corpus, struct rp_error *error)
+{
+    const struct rp_config_source *given = &config->sources[number];
+    const struct rp_source_view of = {.context = view, .lengths = lengths, .prints = prints};
+    struct rp_unseen *unseen; /* the prints are without it until it is open */
+    int code = rp_used_open(&unseen, &view->unseen_hash, config, number, corpus, &of, error);
+    if (code < 0)
+        return fail_at(config, given, "unseen_of", code, error);
+    view->unseen = unseen;
+    return 0;
 }
 
 int rp_planned_open(struct rp_planned_source *view, const struct rp_config *config, uint32_t number,
-                    const struct rp_source *source, struct rp_error *error)
+                    const struct rp_corpus *corpus, struct rp_error *error)
 {
     const struct rp_config_source *given = &config->sources[number];
-    *view = (struct rp_planned_source){.source = source,
+    *view = (struct rp_planned_source){.source = rp_corpus_source(corpus, number),
                                        .has_bos = config->bos_id != RP_NO_TOKEN_ID,
                                        .has_eos = config->eos_id != RP_NO_TOKEN_ID,
                                        .across_cuts = config->label_across_cuts,
                                        .has_labels = given->drop_untrained == RP_DROP_FRAGMENTS};
-    return given->select || given->repeat.count ? open_selection(view, config, given, error) : 0;
+    int code = 0;
+    if (given->select || given->repeat.count || given->unseen_of)
+        code = open_selection(view, config, given, error);
+    if (code == 0 && given->unseen_of)
+        code = open_unseen(view, config, number, corpus, error);
+    return code;
 }
 
 void rp_planned_close(struct rp_planned_source *view)
 {
     rp_selector_close(view->selection);
+    rp_unseen_close(view->unseen);
+    view->unseen = NULL;
     view->selection = NULL;
 }
 

@@ -7,19 +7,22 @@
 #include "config/config.h"
 #include "corpus/corpus.h"
 #include "plan/v2/spec.h"
+#include "plan/v2/unseen.h"
 #include "selector.h"
 
 /* The context of its calls, which are pure. */
 struct rp_planned_source {
     const struct rp_source *source;
-    struct rp_selector *selection; /* NULL: neither `select` nor `repeat` */
+    struct rp_selector *selection; /* NULL: neither `select`, `repeat` nor `unseen_of` */
+    struct rp_unseen *unseen;      /* NULL: no `unseen_of` */
+    struct rp_hash128 unseen_hash; /* of its state */
     bool has_bos, has_eos, across_cuts, has_labels;
 };
 
-/** The view of source `number` of a config. Errors of rp_selector_open, with the line of
- * the config. */
+/** The view of source `number` of a config. Errors of rp_selector_open and rp_used_open,
+ * with the line of the config. */
 RP_MUST_CHECK int rp_planned_open(struct rp_planned_source *view, const struct rp_config *config,
-                                  uint32_t number, const struct rp_source *source,
+                                  uint32_t number, const struct rp_corpus *corpus,
                                   struct rp_error *error);
 void rp_planned_close(struct rp_planned_source *view); /* a zeroed one is fine */
 

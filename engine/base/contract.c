@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/contract.h"
 
+#include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -395,6 +396,29 @@ static bool is_ahead(const struct rp_record_pair *pair, uint64_t records_from)
     return is_ahead;
 }
 
+/* Is it a fingerprint of a source that gets other documents by a record that neither side has
+ * begun? Fingerprints are at the newest number of documents. */
+static bool is_of_documents_ahead(const struct rp_record_pair *pair, uint64_t records_from)
+{
+    const struct rp_field *field = &pair->field[pair->has[0] ? 0 : 1];
+    char name[NAME_BYTES], wanted[NAME_BYTES];
+    uint32_t source = without_number(field, name);
+    if (records_from == 0 || source == UINT32_MAX ||
+        (strcmp(name, "source[].sampled") && strcmp(name, "source[].full") &&
+         strcmp(name, "source[].selection")))
+        return false;
+    snprintf(wanted, sizeof wanted, "].documents[%04" PRIu32 "]", source);
+    for (unsigned i = 0; i < 2; i++) {
+        struct rp_record_pair line = {.of = {pair->of[i], pair->of[i]}, .has = {true, true}};
+        for (size_t at = 0; rp_record_next(pair->of[i], &at, &line.field[0]);) {
+            snprintf(name, sizeof name, "%.*s", (int)line.field[0].name_bytes, line.field[0].name);
+            if (strstr(name, wanted) && is_ahead(&line, records_from))
+                return true;
+        }
+    }
+    return false;
+}
+
 static void collect(struct refusal *refusal, const struct rp_record *had,
                     const struct rp_record *has, const struct rp_contract_sides *sides)
 {
@@ -409,7 +433,8 @@ static void collect(struct refusal *refusal, const struct rp_record *had,
         if (difference.rule->may_differ & sides->moment ||
             (sides->moment == RP_AT_ATTACH && !comparison.pair.has[0]) ||
             (comparison.other_sources && difference.source != UINT32_MAX) ||
-            is_ahead(&comparison.pair, sides->records_from))
+            is_ahead(&comparison.pair, sides->records_from) ||
+            is_of_documents_ahead(&comparison.pair, sides->records_from))
             continue;
         if (is_weight && !is_tried)
             comparison.has_weights = add_weights(&comparison);

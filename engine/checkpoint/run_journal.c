@@ -122,7 +122,7 @@ void rp_checkpoint_journal_find_last(const char *directory, struct rp_run_journa
     free(path);
 }
 
-/* ---- weights --------------------------------------------------------------------------------- */
+/* ---- records --------------------------------------------------------------------------------- */
 
 static bool is_fresh_start(const json_t *value)
 {
@@ -130,8 +130,8 @@ static bool is_fresh_start(const json_t *value)
     return is_event(value, "started") && policy && strcmp(policy, "fresh") == 0;
 }
 
-/* The entries `weights` after the last fresh start. */
-static json_t *list_weights(const char *text, size_t bytes)
+/* The entries `weights` and `documents` after the last fresh start. */
+static json_t *list_records(const char *text, size_t bytes)
 {
     struct rp_chain_entry entry;
     struct rp_chain_reader reader = {.text = text, .bytes = bytes};
@@ -140,15 +140,15 @@ static json_t *list_weights(const char *text, size_t bytes)
         json_t *value = json_loadb(entry.text, entry.bytes, 0, NULL);
         if (is_fresh_start(value))
             json_array_clear(list);
-        if (is_event(value, "weights"))
+        if (is_event(value, "weights") || is_event(value, "documents"))
             json_array_append(list, value);
         json_decref(value);
     }
     return list;
 }
 
-int rp_checkpoint_journal_weights(const char *directory, rp_run_journal_weights *call,
-                                  void *context, struct rp_error *error)
+int rp_checkpoint_journal_records(const char *directory, rp_run_journal_record *call, void *context,
+                                  struct rp_error *error)
 {
     char *text = NULL, *path = rp_checkpoint_journal_path(directory);
     size_t bytes = 0, at;
@@ -160,14 +160,16 @@ int rp_checkpoint_journal_weights(const char *directory, rp_run_journal_weights 
     }
     if (code == 0)
         code = rp_file_read_all(path, JOURNAL_BYTES_MAX, &text, &bytes, error);
-    if (code >= 0 && !(list = list_weights(text, bytes)))
+    if (code >= 0 && !(list = list_records(text, bytes)))
         code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for its entries", path);
     json_array_foreach(list, at, entry)
     {
-        const char *weights = json_string_value(json_object_get(entry, "weights"));
+        bool is_documents = is_event(entry, "documents");
+        const char *values = json_string_value(
+            json_object_get(entry, is_documents ? "documents" : "weights"));
         json_int_t row = json_integer_value(json_object_get(entry, "row"));
-        if (code >= 0 && weights && row > 0)
-            code = call(context, (uint64_t)row, weights, error);
+        if (code >= 0 && values && row > 0)
+            code = call(context, (uint64_t)row, is_documents, values, error);
     }
     json_decref(list);
     free(text);

@@ -4,12 +4,13 @@
  * describes its entries, base/chain.h the chain.
  *
  * It is for people and for `ringpack audit`. A journal that cannot be read or written is a warning,
- * and never the reason for an error, but for `weights`: they hold only once they are written, and a
- * start of a stream of version 2 takes them from here. */
+ * and never the reason for an error, but for `weights` and `documents`: they hold only once they
+ * are written, and a start of a stream of version 2 takes them from here. */
 #ifndef RP_CHECKPOINT_RUN_JOURNAL_H
 #define RP_CHECKPOINT_RUN_JOURNAL_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/fail.h"
@@ -21,6 +22,7 @@
     X(started, "engine", "an engine serves from this row on")                                      \
     X(rolled_back, "engine", "trainers attached from a state at this row, not at the engine's")    \
     X(weights, "engine", "`ringpack weights` set the weights from this row on")                    \
+    X(documents, "engine", "`ringpack grow` set the documents of sources from this row on")        \
     X(save_failed, "engine", "a save failed, or was not read back; the one before had succeeded")  \
     X(stopped, "engine", "an engine ended in order; this is the newest position that it saved")    \
     X(rewound, "operator", "`checkpoint rewind` made an older checkpoint the newest")              \
@@ -42,12 +44,12 @@ RP_MUST_CHECK int rp_checkpoint_journal_append(const char *directory, json_t *en
  * failure is a warning in the log. */
 void rp_checkpoint_journal_add_act(const char *directory, json_t *entry);
 
-/* Weights that a run took while it ran. */
-typedef int rp_run_journal_weights(void *context, uint64_t row, const char *weights,
-                                   struct rp_error *error);
+/* A record that a run took while it ran: `text` has its weights or its documents. */
+typedef int rp_run_journal_record(void *context, uint64_t row, bool is_documents, const char *text,
+                                  struct rp_error *error);
 /** Call for each of them, in the order of their writing, since the last fresh start; the first
  * error ends it. Without a journal there are none. Errors: of reading it, and the caller's. */
-RP_MUST_CHECK int rp_checkpoint_journal_weights(const char *directory, rp_run_journal_weights *call,
+RP_MUST_CHECK int rp_checkpoint_journal_records(const char *directory, rp_run_journal_record *call,
                                                 void *context, struct rp_error *error);
 
 /* The last engine's entries. The caller releases both. */

@@ -43,6 +43,8 @@ struct rp_config_source {
     /* stream version 2 (plan/STREAM2.md section 1.2) */
     char *select;                    /* `select`: an expression; default all (NULL) */
     struct rp_config_repeats repeat; /* `repeat` */
+    char *unseen_of;                 /* `unseen_of`: the file of a state; default none (NULL) */
+    char *unseen_source;             /* `unseen_source`: its name there; default `name` (NULL) */
     bool atomic;                     /* `atomic`: false */
     uint32_t too_long;               /* `too_long`: drop | truncate | error (default) */
     struct rp_config_limits limits;  /* rp_config_finish sets max_epochs to num_epochs */

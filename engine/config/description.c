@@ -119,6 +119,9 @@ static int add_stages(struct walk *walk, const struct rp_config *config)
             add_text(&walk->files, value);
         }
         add_text(&walk->files, source->select);
+        add_text(&walk->files, source->unseen_source);
+        if (source->unseen_of && add_file(walk, source->unseen_of) < 0)
+            return -ENOMEM;
         for (uint32_t i = 0; i < source->repeat.count; i++) {
             add_number(&walk->files, source->repeat.entries[i].count);
             add_text(&walk->files, source->repeat.entries[i].expression);

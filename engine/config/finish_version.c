@@ -65,9 +65,9 @@ static int check_source_of_1(const struct rp_config *config, const struct rp_con
                              struct rp_error *error)
 {
     static const enum rp_source_key_index later[] = {
-        RP_SOURCE_KEY_select,      RP_SOURCE_KEY_repeat,     RP_SOURCE_KEY_atomic,
-        RP_SOURCE_KEY_too_long,    RP_SOURCE_KEY_max_epochs, RP_SOURCE_KEY_max_tokens,
-        RP_SOURCE_KEY_on_exhausted};
+        RP_SOURCE_KEY_select,        RP_SOURCE_KEY_repeat,     RP_SOURCE_KEY_unseen_of,
+        RP_SOURCE_KEY_unseen_source, RP_SOURCE_KEY_atomic,     RP_SOURCE_KEY_too_long,
+        RP_SOURCE_KEY_max_epochs,    RP_SOURCE_KEY_max_tokens, RP_SOURCE_KEY_on_exhausted};
     static const char fragments[] = "fragment";
     const struct rp_key *dropped = &rp_source_key_table[RP_SOURCE_KEY_drop_untrained];
     for (size_t i = 0; i < RP_ARRAY_COUNT(later); i++)
@@ -157,6 +157,9 @@ static int finish_source(const struct rp_config *config, struct rp_config_source
     if (truncates && config->group > 1)
         return FAIL_SOURCE(config, source, too_long, "use `drop` or `error`", error,
                            "a group of %" PRIu32 " documents cannot be truncated", config->group);
+    if (source->unseen_source && !source->unseen_of)
+        return FAIL_SOURCE(config, source, unseen_source, "add `unseen_of: FILE`", error,
+                           "it names a source of the state of unseen_of, which is not given");
     if (ends_with(source, config->eos_id))
         return FAIL_SOURCE(config, source, eos, "leave eos_id out", error,
                            "documents of `%.100s` end with token %" PRIu32

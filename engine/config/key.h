@@ -214,6 +214,10 @@ enum rp_key_kind {
       "expression: the documents that are used (stream_version: 2)")                               \
     X(repeat, repeat, REPEAT, NULL, "(none)", 0, 0,                                                \
       "documents taken several times in an epoch: {2: EXPRESSION} (stream_version: 2)")            \
+    X(unseen_of, unseen_of, PATH, NULL, "(none)", 0, 0,                                            \
+      "file of a state: the documents that it has used are left out (stream_version: 2)")          \
+    X(unseen_source, unseen_source, TEXT, NULL, "(name)", 0, 0,                                    \
+      "name of the source in the state of unseen_of (stream_version: 2)")                          \
     X(atomic, atomic, BOOL, NULL, "false", 0, 0,                                                   \
       "its documents are never cut (stream_version: 2)")                                           \
     X(too_long, too_long, CHOICE, "drop|truncate|error", "error", 0, 0,                            \

@@ -163,6 +163,11 @@ struct rp_flow_imbalance rp_flow_imbalance(const struct rp_flow *flow)
     return rp_costs_imbalance(&flow->costs, flow->options.rank_count);
 }
 
+void rp_flow_continue_counts(struct rp_flow *flow, const struct rp_flow_counts *counts)
+{
+    flow->caught_up = *counts;
+}
+
 /* ---- batches for a checkpoint ---------------------------------------------------------------- */
 
 void rp_flow_hold(struct rp_flow *flow, uint64_t batch)

@@ -211,10 +211,12 @@ RP_MUST_CHECK int rp_plan_load(struct rp_plan *plan, const void *token, size_t b
 RP_MUST_CHECK int rp_plan_resume(struct rp_plan *plan, const void *token, size_t bytes,
                                  bool accept_weights, struct rp_error *error);
 
-/* Weights from a row on, by source of the config, reduced. */
-struct rp_plan_weights {
+/* A record that a command appends to the calendar: it sets one of these from `row` on, by source of
+ * the config. */
+struct rp_plan_record {
     uint64_t row;
-    const uint32_t *weights;
+    const uint32_t *weights;   /* reduced; NULL: none are set */
+    const uint64_t *documents; /* 0: the source keeps its number; NULL: none are set */
 };
 
 /* What a start from a token may change, and facts that the token does not hold. */
@@ -225,9 +227,9 @@ struct rp_plan_start {
     const struct rp_record *contract;
     const uint32_t *weights; /* other weights, accepted, in the order of the config; NULL: none */
     bool grow;               /* documents that were appended join */
-    /* Weights that the run took while it ran; those of the contract are known anyway. Entries whose
-     * row is begun are ignored. */
-    const struct rp_plan_weights *ahead;
+    /* Records that the run took while it ran; weights of the contract are known anyway. Entries
+     * whose row is begun are ignored. */
+    const struct rp_plan_record *ahead;
     uint32_t ahead_count;
 };
 
@@ -247,12 +249,12 @@ RP_MUST_CHECK int rp_plan_rewind(struct rp_plan *plan, struct rp_error *error);
 RP_MUST_CHECK int rp_plan_follow(struct rp_plan *plan, const struct rp_plan *started,
                                  struct rp_error *error);
 
-/** Append a record that sets these weights from `row` on, by source of the config, reduced, to the
- * calendar of a plan of version 2, at its position. Rows before `row` stay. Returns 0; 1 if the
- * calendar has it already; -RP_E_USAGE if the row is begun; -RP_E_CONFIG if other weights are set
- * there, by a stage or a record, or the row is inside a ramp. */
-RP_MUST_CHECK int rp_plan_append_weights(struct rp_plan *plan, uint64_t row,
-                                         const uint32_t *weights, struct rp_error *error);
+/** Append a record to the calendar of a plan of version 2, at its position. Rows before its row
+ * stay. Returns 0; 1 if the calendar has it already; -RP_E_USAGE if the row is begun; -RP_E_CONFIG
+ * if a stage or a record sets the same there to other values, weights are inside a ramp, or a
+ * source cannot have these documents. */
+RP_MUST_CHECK int rp_plan_append_record(struct rp_plan *plan, const struct rp_plan_record *record,
+                                        struct rp_error *error);
 
 void rp_plan_counts(const struct rp_plan *plan, struct rp_plan_counts *counts);
 

@@ -274,11 +274,11 @@ int rp_plan_follow(struct rp_plan *plan, const struct rp_plan *started, struct r
     return plan->v2 ? rp_v2_follow(plan->v2, started->v2, error) : 0;
 }
 
-int rp_plan_append_weights(struct rp_plan *plan, uint64_t row, const uint32_t *weights,
-                           struct rp_error *error)
+int rp_plan_append_record(struct rp_plan *plan, const struct rp_plan_record *record,
+                          struct rp_error *error)
 {
     RP_ASSERT(plan->v2);
-    return rp_v2_append_weights(plan->v2, row, weights, error);
+    return rp_v2_append_record(plan->v2, record, error);
 }
 
 /* ---- listing --------------------------------------------------------------------------------- */

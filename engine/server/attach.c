@@ -29,7 +29,7 @@
 #include "base/mem.h"
 #include "server/attach.h"
 #include "server/connections.h"
-#include "server/live_weights.h"
+#include "server/live_records.h"
 #include "server/locate.h"
 #include "server/deferred_attach.h"
 #include "server/probe.h"
@@ -380,7 +380,7 @@ static void serve_request(struct rp_engine *engine, struct rp_connection *connec
     if (code >= 0 && request->kind == RP_REQUEST_LOCATE)
         code = rp_engine_locate(&engine->stream, body, body_bytes, &text, &error);
     if (code >= 0 && request->kind == RP_REQUEST_WEIGHTS)
-        code = rp_engine_set_weights(engine, body, body_bytes, &text, &error);
+        code = rp_engine_set_record(engine, body, body_bytes, &text, &error);
     if (code < 0) {
         refuse(engine, connection, &error);
         return;

@@ -268,33 +268,36 @@ void rp_engine_journal_rollback(struct rp_engine *engine, uint64_t row)
 
 struct wanted {
     uint64_t row;
-    const char *weights;
-    bool is_there;
+    bool is_documents, is_there;
+    const char *text;
 };
 
-static int look_for(void *context, uint64_t row, const char *weights, struct rp_error *error)
+static int look_for(void *context, uint64_t row, bool is_documents, const char *text,
+                    struct rp_error *error)
 {
     struct wanted *wanted = context;
     (void)error;
-    wanted->is_there |= row == wanted->row && strcmp(weights, wanted->weights) == 0;
+    wanted->is_there |= row == wanted->row && is_documents == wanted->is_documents &&
+                        strcmp(text, wanted->text) == 0;
     return 0;
 }
 
-int rp_engine_journal_weights(struct rp_engine *engine, uint64_t row, const char *weights,
-                              bool *is_unknown, struct rp_error *error)
+int rp_engine_journal_record(struct rp_engine *engine, uint64_t row, bool is_documents,
+                             const char *text, bool *is_unknown, struct rp_error *error)
 {
     const struct rp_engine_journal *journal = engine->saving.journal;
     RP_ASSERT(journal);
-    struct wanted wanted = {row, weights, false};
-    json_t *entry = json_pack("{s:s, s:I, s:s}", "event", "weights", "row", (json_int_t)row,
-                              "weights", weights);
+    const char *event = is_documents ? "documents" : "weights";
+    struct wanted wanted = {row, is_documents, false, text};
+    json_t *entry = json_pack("{s:s, s:I, s:s}", "event", event, "row", (json_int_t)row, event,
+                              text);
     *is_unknown = false;
     if (!entry)
         return rp_fail(error, -RP_E_USAGE, "name sources whose names are UTF-8",
-                       "these weights cannot be written to the run journal");
+                       "these %s cannot be written to the run journal", event);
     int code = rp_checkpoint_journal_append(journal->directory, entry, error);
     if (code < 0)
-        *is_unknown = rp_checkpoint_journal_weights(journal->directory, look_for, &wanted, NULL) <
+        *is_unknown = rp_checkpoint_journal_records(journal->directory, look_for, &wanted, NULL) <
                           0 ||
                       wanted.is_there;
     return code;

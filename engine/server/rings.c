@@ -6,12 +6,14 @@
 #include "base/defect.h"
 #include "base/mem.h"
 #include "flow/catch_up.h"
+#include "server/caching.h"
 #include "server/connections.h"
 #include "server/loop.h"
 #include "server/probe.h"
 #include "server/read_mode.h"
 #include "server/rings.h"
 #include "server/save.h"
+#include "stream.h"
 
 void rp_rings_copy(const struct rp_ring *from, const struct rp_ring *to, uint64_t first,
                    uint64_t end)
@@ -130,6 +132,48 @@ void rp_engine_watch_packers(struct rp_engine *engine)
         if (pidfd >= 0)
             (void)rp_loop_watch(&engine->loop, pidfd, RP_WATCH_PACKER, i);
     }
+}
+
+int rp_engine_open_flow(struct rp_engine *engine, struct rp_error *error)
+{
+    struct rp_stream *stream = &engine->stream;
+    const struct rp_config *config = engine->config;
+    char why[RP_STREAM_WHY_BYTES];
+    int code = rp_stream_choose_io(&engine->delivery.io, config, stream->corpus, why, error);
+    if (code >= 0)
+        code = rp_engine_open_cache(engine, error);
+    if (code < 0)
+        return code;
+    struct rp_flow_options options = rp_engine_flow_options(config, stream->corpus, stream->plan);
+    options.method = engine->delivery.io.method;
+    options.file_method = engine->delivery.io.file_method;
+    options.may_fall_back = engine->delivery.io.may_fall_back;
+    options.io_depth = rp_io_choose_depth(options.method, config->io_depth);
+    options.contents = stream->contents;
+    options.cache = engine->delivery.cache;
+    options.next_use = options.cache ? &engine->delivery.next_use : NULL;
+    options.mask_counts = stream->mask_counts;
+    options.steps = engine->delivery.steps;
+    rp_engine_choose_read_mode(engine, &options, why);
+    options.prefetch_bytes = rp_flow_prefetch_bytes(&options, stream->plan,
+                                                    rp_plan_row(stream->plan));
+    return rp_flow_open(&engine->delivery.flow, &options, engine->loop.wake_fd, error);
+}
+
+int rp_engine_replace_flow(struct rp_engine *engine, struct rp_error *error)
+{
+    struct rp_flow *stopped = engine->delivery.flow;
+    struct rp_flow_counts counts;
+    RP_ASSERT(engine->delivery.state == RP_DELIVERY_STOPPED);
+    int code = rp_engine_open_flow(engine, error);
+    if (code < 0) { /* the engine fails, and its end looks at a flow */
+        engine->delivery.flow = stopped;
+        return code;
+    }
+    rp_flow_counts(stopped, &counts);
+    rp_flow_continue_counts(engine->delivery.flow, &counts);
+    rp_flow_close(stopped);
+    return 0;
 }
 
 int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error)

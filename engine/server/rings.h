@@ -43,6 +43,11 @@ void rp_engine_swap_ring(struct rp_engine *engine, uint32_t ring, const struct r
 uint64_t rp_seat_lowest_position(const struct rp_ring *ring, uint32_t replica, uint64_t batch);
 /** The first batch of the next flow: the first one that some ring lacks. */
 uint64_t rp_delivery_lowest_tail(const struct rp_delivery *delivery);
+/** Open the flow over the corpus of the stream; the plan is at the row of its start. */
+RP_MUST_CHECK int rp_engine_open_flow(struct rp_engine *engine, struct rp_error *error);
+/** Put a flow over another corpus in the place of the stopped one, with its counts and without its
+ * states. */
+RP_MUST_CHECK int rp_engine_replace_flow(struct rp_engine *engine, struct rp_error *error);
 /** Start the flow at the lowest tail of all rings. The probe must be at that row. */
 RP_MUST_CHECK int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error);
 /** Let the end of a packer process wake the engine's loop. To be called whenever packer processes

@@ -148,34 +148,15 @@ static int open_socket(struct rp_engine *engine, struct rp_error *error)
 
 static int open_flow(struct rp_engine *engine, struct rp_error *error)
 {
-    struct rp_stream *stream = &engine->stream;
     const struct rp_config *c = engine->config;
-    char why[RP_STREAM_WHY_BYTES];
-    int code = rp_stream_choose_io(&engine->delivery.io, c, stream->corpus, why, error);
-    if (code >= 0)
-        code = rp_engine_open_cache(engine, error);
-    if (code < 0)
-        return code;
-    struct rp_flow_options options = rp_engine_flow_options(c, stream->corpus, stream->plan);
-    options.method = engine->delivery.io.method;
-    options.file_method = engine->delivery.io.file_method;
-    options.may_fall_back = engine->delivery.io.may_fall_back;
-    options.io_depth = rp_io_choose_depth(options.method, c->io_depth);
-    options.contents = stream->contents;
-    options.cache = engine->delivery.cache;
-    options.next_use = options.cache ? &engine->delivery.next_use : NULL;
-    options.mask_counts = stream->mask_counts;
-    options.steps = engine->delivery.steps;
-    rp_engine_choose_read_mode(engine, &options, why);
-    if (c->packer_cpus)
+    int code = rp_engine_open_flow(engine, error);
+    if (code >= 0 && c->packer_cpus)
         rp_log(RP_LOG_INFO, "packers: %u, chosen for %u CPU%s %s %u trainer%s", c->packers,
                c->packer_cpus, c->packer_cpus == 1 ? "" : "s",
                c->cpus ? "of the engine alone, and" : "shared with", engine->delivery.seat_count,
                engine->delivery.seat_count == 1 ? "" : "s");
-    options.prefetch_bytes = rp_flow_prefetch_bytes(&options, stream->plan, stream->start_row);
-    code = rp_flow_open(&engine->delivery.flow, &options, engine->loop.wake_fd, error);
     if (code >= 0)
-        code = rp_engine_probe_row(engine, stream->start_row, NULL, 0, error);
+        code = rp_engine_probe_row(engine, engine->stream.start_row, NULL, 0, error);
     return code < 0 ? code : rp_engine_start_flow(engine, error);
 }
 

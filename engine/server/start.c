@@ -21,13 +21,14 @@
 #include "corpus/eos.h"
 #include "plan/trace.h"
 #include "server/journal.h"
-#include "server/kept_weights.h"
+#include "server/kept_records.h"
 #include "server/recorder.h"
 #include "server/save.h"
 #include "server/start.h"
 #include "stream.h"
 #include "stream_gain.h"
 
+#define ROWS_SKIPPED_MAX 65536u /* are planned to find the first row that is not */
 #define WEIGHTS_HOLD_PERCENT 90 /* warn if a source ends before this part of the stream */
 
 static int open_plans(struct rp_stream *stream, const struct rp_docs_per_row *docs_per_row,
@@ -265,7 +266,7 @@ static void hint_at_preview(const struct rp_stream *stream, const char *file, co
 /* The records of a run of version 2 are in the contract of its checkpoints. */
 static int start_plan(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
                       const void *token, size_t token_bytes, bool accept_weights,
-                      const struct rp_weights_ahead *ahead, struct rp_error *error)
+                      const struct rp_records_ahead *ahead, struct rp_error *error)
 {
     struct rp_contract contract;
     bool is_known = contract_of(checkpoint, &contract);
@@ -280,7 +281,7 @@ static int start_plan(struct rp_engine *engine, const struct rp_checkpoint *chec
 /* *reweighted: the state was saved with other weights, and accept_weights allows the change; or
  * with another num_epochs. */
 static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
-                            const struct rp_weights_ahead *ahead, bool *reweighted,
+                            const struct rp_records_ahead *ahead, bool *reweighted,
                             struct rp_error *error)
 {
     struct rp_stream *stream = &engine->stream;
@@ -364,16 +365,23 @@ static bool has_same_rows(const struct rp_stream *stream, const struct rp_checkp
            rp_hash128_equal(rp_record_hash(&had.stream), stream->identity);
 }
 
-/* A selection, limits or skips may leave a new stream of version 2 without a row. Moves the probe.
- */
+/* A selection, limits or skips may leave a new stream of version 2 without a row. Moves the probe,
+ * by at most ROWS_SKIPPED_MAX skipped rows. */
 static int check_first_row(struct rp_stream *stream, struct rp_error *error)
 {
-    struct rp_row row;
+    struct rp_row row = {.skipped = true};
+    uint64_t skipped = 0;
+    int code = 1;
     if (stream->start_row > 0 || rp_plan_version(stream->plan) == 1)
         return 0;
-    int code = rp_plan_next(stream->probe, &row, error);
+    for (; code > 0 && row.skipped && skipped <= ROWS_SKIPPED_MAX; skipped++)
+        code = rp_plan_next(stream->probe, &row, error);
     if (code != 0 || rp_plan_is_stage_end(stream->probe))
         return code < 0 ? code : 0;
+    if (skipped > 1)
+        return rp_fail(error, -RP_E_EMPTY, "leave some rows out of `skip`",
+                       "the stream has no row: `skip` has all of its %" PRIu64 " rows",
+                       skipped - 1);
     return rp_fail(error, -RP_E_EMPTY,
                    "`ringpack plan` counts the documents that each source selects and passes over",
                    "the stream has no row: no source selects a document that may be used");
@@ -383,16 +391,16 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
                           struct rp_error *error)
 {
     struct rp_stream *stream = &engine->stream;
-    struct rp_weights_ahead ahead = {NULL, 0};
+    struct rp_records_ahead ahead = {NULL, 0};
     bool reweighted = false;
     int code = save_zero_state(stream, error);
     if (code >= 0)
-        code = rp_engine_list_weights(engine, &ahead, error);
+        code = rp_engine_list_records(engine, &ahead, error);
     if (code >= 0)
         code = take_start_state(engine, checkpoint, &ahead, &reweighted, error);
     if (code >= 0)
-        code = rp_engine_take_weights(engine, &ahead, error);
-    rp_engine_free_weights(&ahead);
+        code = rp_engine_take_records(engine, &ahead, error);
+    rp_engine_free_records(&ahead);
     if (code >= 0)
         code = follow_start(stream, error);
     if (code >= 0)

@@ -188,7 +188,7 @@ struct rp_request {
     uint64_t step_row;
     /* ATTACH: length of the state token at next_row, 0 = no token. LOCATE: length of the structs
      * rp_provenance, one for each document, that follow in place of the token. WEIGHTS: of a JSON
-     * object there, with the number "step" and the object "weights" of texts. */
+     * object there, with the number "step" and the object "weights" or "documents" of texts. */
     uint32_t state_bytes;
     uint32_t contract_bytes; /* ATTACH: of a contract, 0 = none */
     int32_t pid;             /* for listings only */

@@ -81,8 +81,12 @@ static json_t *answer(const json_t *spec, struct rp_selection *selection, struct
     json_t *list = json_array(), *made = NULL;
     for (uint64_t d = 0; d < documents; d++)
         numbers[d] = d;
+    const json_t *state = json_object_get(spec, "unseen"); /* [low, high], or null */
+    bool is_given = json_is_array(state);
+    const struct rp_hash128 unseen = {is_given ? word_of(state, 0) : 0,
+                                      is_given ? word_of(state, 1) : 0};
     if (rp_selection_counts(selection, numbers, (uint32_t)documents, counts, error) == 0 &&
-        rp_selection_hash(selection, documents, &hash, error) == 0) {
+        rp_selection_hash(selection, documents, is_given ? &unseen : NULL, &hash, error) == 0) {
         char text[17];
         snprintf(text, sizeof text, "%016" PRIx64, hash);
         for (uint64_t d = 0; d < documents; d++)

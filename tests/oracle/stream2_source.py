@@ -5,7 +5,8 @@ engine/plan/STREAM2.md, written from that page.
 A source is a dict: "name", "lengths" (tokens of each document of the index, before insertions), and
 optionally "shards" (documents of each), "columns" ({name: {"type", "values", "roots"}}), "spans",
 "documents" ([first, end], end None for no end), "is_percent" (of these bounds), "select", "repeat"
-({count: expression}), "atomic", "too_long", "drop_untrained", "sampled", "full" (integers).
+({count: expression}), "unseen" (of 12.7: the "used" documents, the "hash" of the state), "atomic",
+"too_long", "drop_untrained", "sampled", "full" (integers).
 """
 
 import re
@@ -119,6 +120,7 @@ class Source:
         self.drop_untrained = entry.get("drop_untrained", "none")
         self.masked = entry.get("spans") is not None
         self.repeat = {int(c): text for c, text in entry.get("repeat", {}).items()}
+        self.unseen = entry.get("unseen") or {"used": (), "hash": None}
         self.R = max(self.repeat, default=1)
         self.parsed = {
             text: Expression(text)
@@ -213,7 +215,7 @@ class Source:
         return self.parsed[text].test(lambda name: self.column(name, d))
 
     def count_of_document(self, d, without):
-        if d in without:
+        if d in without or d in self.unseen["used"]:
             return 0
         select = self.entry.get("select")
         if select is not None and not self.holds(select, d):
@@ -231,7 +233,8 @@ class Source:
         return value.get(n, 0) if isinstance(value, dict) else value
 
     def selection(self, n):
-        if self.entry.get("select") is None and not self.repeat:
+        hash_of_state = self.unseen["hash"]
+        if self.entry.get("select") is None and not self.repeat and hash_of_state is None:
             return 0
         text, names = "", set()
         lines = [("select", self.entry.get("select"))]
@@ -246,6 +249,8 @@ class Source:
             roots = self.entry["columns"][name].get("roots", [])
             roots = [root for before, root in roots if before < prefix]
             text += "column %s %s\n" % (name, "".join("%032x" % root for root in roots))
+        if hash_of_state is not None:
+            text += "unseen %s\n" % hash_of_state
         return xxhash.xxh3_64_intdigest(text.encode())
 
     # ---- 11. Labels

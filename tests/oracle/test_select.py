@@ -94,6 +94,8 @@ def entry_of(rng):
         entry["select"] = expression_of(rng, columns)
     counts = sorted(rng.sample(range(2, 256), rng.randrange(3)))
     entry["repeat"] = {count: expression_of(rng, columns) for count in counts}
+    if rng.random() < 0.3:
+        entry["unseen"] = {"used": (), "hash": "%032x" % rng.getrandbits(128)}
     return entry
 
 
@@ -109,7 +111,10 @@ def spec_of(entry, source, group):
         for name, column in entry["columns"].items()
     }
     count = len(entry["lengths"])
-    return {"first": source.first, "group": group, "select": entry.get("select"),
+    state = entry.get("unseen")
+    words_of_state = [state["hash"][at : at + 16] for at in (0, 16)] if state else None
+    return {"unseen": words_of_state, "first": source.first, "group": group,
+            "select": entry.get("select"),
             "repeat": sorted(entry["repeat"].items()), "documents": count - source.first,
             "length": words(entry["lengths"]), "columns": columns,
             "shard": words(source.shard(d - source.first) for d in range(count))}

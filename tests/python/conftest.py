@@ -90,8 +90,9 @@ def folder():
 
 
 @pytest.fixture
-def engines():
-    """Start engines, as stream_kit has them, that are killed at the end, whatever happens."""
+def engines(folder):
+    """Start engines, as stream_kit has them, that are killed at the end, whatever happens, and
+    before the folder is removed."""
     from stream_kit import Engine
 
     made = []

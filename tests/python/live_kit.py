@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streams of version 2 whose weights change while the engine runs, and the rows of the oracle."""
+"""Streams of version 2 whose weights or documents change while the engine runs, and the rows of the
+oracle."""
 
 import json
 import subprocess
@@ -13,10 +14,10 @@ STAGE = {"seq_len": SEQ_LEN, "packing": "lookahead", "window": 8, "fill": "pad",
 
 
 class LiveStream:
-    """Two sources; `records` are [(row, weights)]."""
+    """Two sources; `records` are [(row, weights)], or as the oracle has them."""
 
-    def __init__(self, folder, deal=None):
-        layout = [("megatron", "u16", 3, [60]), ("megatron", "u16", 1, [40])]
+    def __init__(self, folder, deal=None, counts=(60,)):
+        layout = [("megatron", "u16", 3, list(counts)), ("megatron", "u16", 1, [40])]
         self.corpus = Corpus(folder, layout, 5, SEQ_LEN)
         self.names = [source["name"] for source in self.corpus.sources]
         self.deal, self.known = deal, {}
@@ -52,7 +53,9 @@ class LiveStream:
         stream = {
             "seed": 7, "shuffle": "document", "long_doc": "split", "sources": sources,
             "stages": [stage],
-            "records": [{"from": row, "weight": weights} for row, weights in records],
+            "records": [
+                r if isinstance(r, dict) else {"from": r[0], "weight": r[1]} for r in records
+            ],
         }
         plan, rows = Plan(stream), []
         names = list(plan.calendar.numbers)
@@ -64,10 +67,10 @@ class LiveStream:
         return rows
 
 
-def set_weights(program, engine, weights, step, status=0):
-    """`ringpack weights`; what it prints."""
-    words = [f"{name}={weight}" for name, weight in weights.items()]
-    command = [program, "weights", "live", *words, "--at-step", str(step)]
+def set_weights(program, engine, values, step, status=0, verb="weights"):
+    """`ringpack weights`, or `grow`; what it prints."""
+    words = [f"{name}={value}" for name, value in values.items()]
+    command = [program, verb, "live", *words, "--at-step", str(step)]
     done = subprocess.run(
         [*command, "--run-dir", str(engine.folder)], capture_output=True, text=True, timeout=60
     )

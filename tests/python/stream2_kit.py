@@ -165,7 +165,7 @@ class Stream2:
     def source_config(self, source, made):
         own = {**made, "weight": self.stages[0]["weight"].get(source["name"], 0)}
         own["name"] = source["name"]
-        for name in ("select", "repeat", "too_long", "max_epochs", "max_tokens", "on_exhausted"):
+        for name in SOURCE_KEYS:
             if name in source:
                 own[name] = source[name]
         if source.get("atomic"):
@@ -199,6 +199,8 @@ class Stream2:
 
 
 SIZES = "global_batch_size", "batch_size"  # of the delivery: no row depends on them
+SOURCE_KEYS = "select repeat unseen_of unseen_source too_long max_epochs max_tokens".split()
+SOURCE_KEYS += ["on_exhausted"]
 STAGE_KEYS = "seq_len align packing window fill spread max_docs_per_row".split()
 
 

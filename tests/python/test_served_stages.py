@@ -11,12 +11,12 @@ import random
 import pytest
 import ringpack
 from ringpack.errors import CheckpointMismatchError
+from served_kit import STEP, Served, read, refusal, serve, stop_at
 from step_kit import Steps
 from stream2_kit import Stream2, random_stream
 from stream_kit import Corpus, Engine, Ranks, Written, write_state
 
 SEED = 4100
-STEP = 8  # global_batch_size
 WORLDS = [(1, 4), (2, 2), (2, 1), (4, 2)]  # ranks, batch_size
 LAYOUTS = [
     [("megatron", "u16", 1, [20, 12]), ("raw", "u16", 1, [24])],
@@ -31,74 +31,6 @@ def corpora(tmp_path_factory):
         Corpus(tmp_path_factory.mktemp("layout"), layout, SEED + n, seq_len=24)
         for n, layout in enumerate(LAYOUTS)
     ]
-
-
-class Served:
-    """What the ranks of a run have had so far, compared with the oracle."""
-
-    def __init__(self, stream):
-        self.stream, self.digest, self.row = stream, 0, 0
-        self.digests = {0: 0}  # by row
-        self.steps = Steps(stream, STEP)
-
-    def take(self, batches, world, rows):
-        """One micro-batch of all ranks, from row `begin` on."""
-        stream, begin = self.stream, batches[0].first_row
-        for row in range(self.row, min(begin, len(stream.rows))):  # passed over
-            assert stream.rows[row].skipped, f"row {row} is missing"
-        assert begin >= self.row
-        for rank, batch in enumerate(batches):
-            assert batch.first_row == begin + rank * rows
-            self.compare(batch)
-            self.digest = (self.digest + batch.digest()) % 2**128
-        self.row = min(begin + world * rows, len(stream.rows))
-        self.digests[self.row] = self.digest
-
-    def rewind(self, row):
-        """Batches after a checkpoint come again."""
-        assert all(self.stream.rows[g].skipped for g in range(self.row, row)), row
-        self.row, self.digest = row, self.digests[max(at for at in self.digests if at <= row)]
-
-    def compare(self, batch):
-        plans, infos = batch["row_plans"].tolist(), batch["rows"].tolist()
-        for i, (g, count, real) in enumerate(infos):
-            fragments, tokens = self.stream.row(g)
-            assert g == batch.first_row + i
-            own = [token for token in tokens if token is not None]
-            assert (count, real) == (len(fragments), len(own)), f"row {g}"
-            assert batch["provenance"][i].tolist()[:count] == fragments, f"row {g}"
-            ids, labels = batch["input_ids"][i].tolist(), batch["labels"][i].tolist()
-            assert ids == [t or 0 for t in tokens] + [0] * (len(ids) - len(tokens)), f"row {g}"
-            wanted = self.stream.labels(g)
-            assert labels == wanted + [-100] * (len(ids) - len(wanted)), f"labels of row {g}"
-            if g < len(self.stream.rows):
-                row = self.stream.rows[g]
-                assert plans[i][0] == row.q and bool(plans[i][2]) == row.skipped, f"row {g}"
-
-    def states(self, ranks):
-        tokens = ranks.tokens()
-        assert tokens == [self.stream.state(self.row, tokens[0])] * len(tokens), (
-            f"state of row {self.row}"
-        )
-        return tokens[0]
-
-
-def serve(program, folder, stream, shape, *arguments, **keys):
-    world, rows = shape
-    config = {**stream.config(), "batch_size": rows, "dp_world_size": world, "profile": "full"}
-    return Engine(program, folder, {**config, **keys}, *arguments)
-
-
-def read(ranks, served, shape, turns=None):
-    """Up to `turns` micro-batches. True at the end of the run."""
-    world, rows = shape
-    for batches in ranks.turns(turns):
-        served.take(batches, world, rows)
-        for loader, batch in zip(ranks.loaders, batches):
-            served.steps.check(loader, batch)
-        if served.row % STEP == 0 or served.row == len(served.stream.rows):
-            served.states(ranks)
-    return turns is None
 
 
 def stream_of(number, corpora):
@@ -147,21 +79,6 @@ def test_served_rows_are_the_oracles(program, folder, corpora, number):
     machine = {"packers": 1 + number % 2, "packer_processes": number % 3 == 1}
     machine["io"] = ["auto", "mapped", "pread"][number % 3]
     run_to_end(program, folder, stream, shape, rng, checkpoint_dir=str(folder / "saved"), **machine)
-
-
-def stop_at(program, folder, stream, shape, row, **keys):
-    """Serve rows before `row`, and the state there."""
-    served = Served(stream)
-    engine = serve(program, folder, stream, shape, **keys)
-    try:
-        with Ranks(engine, shape[0]) as ranks:
-            read(ranks, served, shape, row // (shape[0] * shape[1]))
-            token = served.states(ranks)
-            assert served.row == row
-        assert engine.stop() == 0, engine.log()
-    finally:
-        engine.kill()
-    return served, token
 
 
 @pytest.mark.parametrize("number", [2, 5])
@@ -277,17 +194,6 @@ def test_a_new_loader_begins_the_next_stage(program, folder, corpora, has_direct
     assert served.row == len(stream.rows) and served.digest == sum(stream.digests) % 2**128
 
 
-def refusal(program, folder, config, *arguments):
-    engine = Engine(program, folder, config, *arguments, wait=False)
-    try:
-        begins = os.read(engine.ready, 16)
-        assert not begins, "the engine begins:\n" + engine.log()
-        assert engine.wait() == 2, engine.log()
-    finally:
-        engine.kill()
-    return engine.log()[-1500:]
-
-
 def test_a_start_that_would_lose_rows_at_a_stage_is_refused(program, folder, corpora):
     stream = plain_stream(corpora)
     _, token = stop_at(program, folder, stream, (1, 4), 4)
@@ -326,6 +232,14 @@ def test_a_stream_without_a_row_is_refused(program, folder, corpora):
         source |= {"select": "length > 1000000", "max_epochs": 1}
     said = refusal(program, folder, config)
     assert "the stream has no row: no source selects a document" in said
+
+
+def test_a_stream_whose_rows_are_all_skipped_is_refused(program, folder, corpora):
+    stream = plain_stream(corpora)
+    stage = {name: value for name, value in stream.config().items() if name != "stages"}
+    config = {**stage, "batch_size": 4, "skip": {"rows": ["0-100000"]}}
+    said = refusal(program, folder, config)
+    assert "the stream has no row: `skip` has all of its " in said, said
 
 
 def test_a_trainer_in_another_stage_is_refused(program, folder, corpora):

@@ -145,7 +145,7 @@ PART_OWNERS = {
     "life": "life shutdown",
     "loop": "loop",
     "peers": "connections deferred_attach save",
-    "stream": "start probe rejoin attach save live_weights kept_weights",
+    "stream": "start probe rejoin attach save live_records kept_records live_corpus",
     "delivery": "rings rebuild rejoin seats connections caching read_mode",
     "saving": "save save_contents revalidate start journal",
     "watching": "rate_samples read_mode",

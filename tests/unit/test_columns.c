@@ -239,8 +239,8 @@ static void a_source_is_selected_by_its_columns(void **state)
         assert_int_equal(counts[d], is_chosen ? (is_second && length > 2 ? 3 : 1) : 0);
     }
     /* the roots of both segments are in it; another range of one segment has another hash */
-    assert_int_equal(rp_selection_hash(made, 17, &hash, &error), 0);
-    assert_int_equal(rp_selection_hash(made, 5, &other, &error), 0);
+    assert_int_equal(rp_selection_hash(made, 17, NULL, &hash, &error), 0);
+    assert_int_equal(rp_selection_hash(made, 5, NULL, &other, &error), 0);
     assert_true(hash != 0 && other != 0 && hash != other);
     rp_selector_close(selection);
     assert_int_equal(rp_selector_open(&selection, source, "scor >= 1", NULL, 0, 1, &error),

@@ -249,7 +249,7 @@ static int open_selection(struct rp_error *error_out)
     all.source.name = "web";
     int code = rp_selection_open(&selection, &all, error_out);
     if (code == 0)
-        code = rp_selection_hash(selection, 6, &hash, error_out);
+        code = rp_selection_hash(selection, 6, NULL, &hash, error_out);
     rp_selection_close(selection);
     return code;
 }

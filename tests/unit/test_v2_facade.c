@@ -272,6 +272,13 @@ static void accepted_weights_hold_at_their_row(void **state)
     rp_plan_close(probe);
 }
 
+static int append(struct rp_plan *plan, uint64_t row, const uint32_t *weights,
+                  struct rp_error *error)
+{
+    const struct rp_plan_record record = {.row = row, .weights = weights};
+    return rp_plan_append_record(plan, &record, error);
+}
+
 static void appended_weights_hold_from_their_row(void **state)
 {
     (void)state;
@@ -292,14 +299,14 @@ static void appended_weights_hold_from_their_row(void **state)
     size_t begin_bytes = save(plan, begin);
     check(rp_plan_seek(plan, AT, &error), &error);
     size_t bytes = save(plan, token);
-    assert_int_equal(rp_plan_append_weights(plan, AT - 1, weights, &error), -RP_E_USAGE);
-    assert_int_equal(rp_plan_append_weights(plan, ROW, weights, &error), 0);
-    assert_int_equal(rp_plan_append_weights(plan, ROW, weights, &error), 1);
-    assert_int_equal(rp_plan_append_weights(plan, ROW, other, &error), -RP_E_CONFIG);
+    assert_int_equal(append(plan, AT - 1, weights, &error), -RP_E_USAGE);
+    assert_int_equal(append(plan, ROW, weights, &error), 0);
+    assert_int_equal(append(plan, ROW, weights, &error), 1);
+    assert_int_equal(append(plan, ROW, other, &error), -RP_E_CONFIG);
     assert_int_equal(rp_plan_row(plan), AT);
     struct rp_record contract = contract_of(plan, &writer);
     check_rest(plan, &whole, "appended");
-    assert_int_equal(rp_plan_append_weights(plan, ROW, weights, &error), 1); /* begun */
+    assert_int_equal(append(plan, ROW, weights, &error), 1); /* begun */
     check(rp_plan_follow(probe, plan, &error), &error);
     check(rp_plan_load(probe, begin, begin_bytes, false, &error), &error);
     check_rest(probe, &whole, "followed");
@@ -339,9 +346,8 @@ static void weights_are_not_appended_in_a_window_that_is_begun(void **state)
         size_t bytes = save(plan, token);
         check(rp_state_info(token, bytes, &info, &error), &error);
     } while (info.window_end == info.next_row);
-    assert_int_equal(rp_plan_append_weights(plan, info.window_end - 1, weights, &error),
-                     -RP_E_USAGE);
-    assert_int_equal(rp_plan_append_weights(plan, info.window_end, weights, &error), 0);
+    assert_int_equal(append(plan, info.window_end - 1, weights, &error), -RP_E_USAGE);
+    assert_int_equal(append(plan, info.window_end, weights, &error), 0);
     rp_plan_close(plan);
 }
 

@@ -59,7 +59,12 @@ static void check_source(const struct rp_token2 *t, size_t bytes, struct kit_str
     struct rp_error error = {0};
     const struct rp_unseen_source source = {t->sources[j].name, 0, &kit->sources[j].view,
                                             kit->sources[j].documents};
-    if (rp_unseen_open(&unseen, token, bytes, &source, &error) != 0)
+    int code = rp_unseen_open(&unseen, token, bytes, &source, &error);
+    if (t->header.next_row != t->header.window_first) { /* its cursors are of window_first */
+        assert_int_equal(code, -RP_E_MISMATCH);
+        return;
+    }
+    if (code != 0)
         fail_msg("%s", error.message);
     list_order(t, j, order);
     uint32_t count = (uint32_t)kit->sources[j].documents;

@@ -38,6 +38,7 @@ int rp_cmd_serve(int argc, char **argv);
 int rp_cmd_read(int argc, char **argv);
 int rp_cmd_stat(int argc, char **argv);
 int rp_cmd_weights(int argc, char **argv);
+int rp_cmd_grow(int argc, char **argv);
 int rp_cmd_metrics(int argc, char **argv);
 int rp_cmd_ps(int argc, char **argv);
 int rp_cmd_top(int argc, char **argv);

@@ -63,6 +63,7 @@ static const struct verb verbs[] = {
     {RUN, "checkpoint", rp_cmd_checkpoint,
      "list, compare, export, rewind the checkpoints of a run"},
     {RUN, "weights", rp_cmd_weights, "set the weights from a step on, while an engine runs"},
+    {RUN, "grow", rp_cmd_grow, "take appended documents from a step on, while an engine runs"},
     {WATCH, "ps", rp_cmd_ps, "list the engines of this machine"},
     {WATCH, "stat", rp_cmd_stat, "show the state of a running engine"},
     {WATCH, "top", rp_cmd_top, "watch engines, ranks and rings on a terminal"},

@@ -134,7 +134,9 @@ static int check_documents(const struct rp_calendar_making *making, uint64_t row
                        "%" PRIu64 ", found %" PRIu64,
                        row, name, k, n);
     if (n > source->documents)
-        return rp_fail(making->error, -RP_E_CONFIG, "index the appended documents first",
+        return rp_fail(making->error, -RP_E_CONFIG,
+                       "index the appended documents first; or leave them out here, and give "
+                       "`ringpack grow` once they are there",
                        "row %" PRIu64 ": source \"%s\": documents: expected at most %" PRIu64
                        ", which its index has, found %" PRIu64,
                        row, name, source->documents, n);

@@ -391,41 +391,44 @@ int rp_v2_rewind(struct rp_plan_v2 *v2, struct rp_error *error)
     return code;
 }
 
-/* Rows from which on weights may still be set, and the rule of ramps (section 6.1). */
-static int check_weights_at(const struct rp_plan_v2 *v2, uint64_t row, struct rp_error *error)
+/* Rows from which on a record may still be appended, and the rule of ramps (section 6.1). */
+static int check_record(const struct rp_plan_v2 *v2, const struct rp_plan_record *record,
+                        struct rp_error *error)
 {
     struct rp_stream_position at = rp_planner_position(v2->rows);
+    uint64_t row = record->row;
     if (row < at.window_end || row == 0)
         return rp_fail(error, -RP_E_USAGE, "name a later step",
                        "row %" PRIu64 " is begun: a row of its deal window was delivered, and the "
                        "next window begins at row %" PRIu64,
                        row, at.window_end);
+    if (!record->weights)
+        return 0;
     uint64_t *shares = rp_calloc((size_t)v2->number_count + 1, sizeof *shares);
     if (!shares)
         return rp_fail(error, -ENOMEM, NULL, "no memory for %" PRIu32 " shares", v2->number_count);
     bool is_ramp = rp_calendar_shares(v2->calendar, row - 1, shares) != RP_NO_ROW &&
                    rp_calendar_shares(v2->calendar, row, shares) != RP_NO_ROW;
     free(shares);
-    return is_ramp
-               ? rp_fail(error, -RP_E_CONFIG, "name a step after the ramp",
-                         "row %" PRIu64 " is inside a ramp: the weights before its end are those "
-                         "of its stage",
-                         row)
-               : 0;
+    return !is_ramp
+               ? 0
+               : rp_fail(error, -RP_E_CONFIG, "name a step after the ramp",
+                         "row %" PRIu64 " is inside a ramp, whose stage sets the weights", row);
 }
 
-int rp_v2_append_weights(struct rp_plan_v2 *v2, uint64_t row, const uint32_t *weights,
-                         struct rp_error *error)
+int rp_v2_append_record(struct rp_plan_v2 *v2, const struct rp_plan_record *record,
+                        struct rp_error *error)
 {
     struct parts parts = {.calendar = NULL};
     bool is_equal = false;
     int code = rp_v2_make_contract(v2, error);
-    if (code == 0 && rp_v2_weights_at(v2, row, weights, &is_equal))
+    if (code == 0 && rp_v2_record_at(v2, record, &is_equal))
         return is_equal ? 1
                         : rp_fail(error, -RP_E_CONFIG, "name another step",
-                                  "row %" PRIu64 " has a record with other weights", row);
+                                  "row %" PRIu64 " has a record with other %s", record->row,
+                                  record->weights ? "weights" : "documents");
     if (code == 0)
-        code = check_weights_at(v2, row, error);
+        code = check_record(v2, record, error);
     size_t bytes = 0;
     void *token = code < 0 ? NULL : rp_calloc(1, rp_planner_token_bytes_max(v2->calendar));
     if (code == 0 && !token)
@@ -433,8 +436,7 @@ int rp_v2_append_weights(struct rp_plan_v2 *v2, uint64_t row, const uint32_t *we
     if (code == 0)
         code = rp_planner_token_write(v2->rows, token, &bytes, error);
     if (code == 0)
-        code = rp_v2_records_with(v2, rp_planner_row(v2->rows), row, weights, &parts.records,
-                                  error);
+        code = rp_v2_records_with(v2, rp_planner_row(v2->rows), record, &parts.records, error);
     if (code == 0)
         code = go_to(v2, &parts, token, bytes, error);
     free(token);

@@ -77,8 +77,8 @@ RP_MUST_CHECK int rp_v2_load(struct rp_plan_v2 *v2, const void *token, size_t by
 RP_MUST_CHECK int rp_v2_start(struct rp_plan_v2 *v2, const void *token, size_t bytes,
                               const struct rp_plan_start *start, struct rp_error *error);
 RP_MUST_CHECK int rp_v2_rewind(struct rp_plan_v2 *v2, struct rp_error *error);
-RP_MUST_CHECK int rp_v2_append_weights(struct rp_plan_v2 *v2, uint64_t row, const uint32_t *weights,
-                                       struct rp_error *error);
+RP_MUST_CHECK int rp_v2_append_record(struct rp_plan_v2 *v2, const struct rp_plan_record *record,
+                                      struct rp_error *error);
 RP_MUST_CHECK int rp_v2_follow(struct rp_plan_v2 *v2, struct rp_plan_v2 *started,
                                struct rp_error *error);
 
@@ -88,15 +88,16 @@ RP_MUST_CHECK int rp_v2_make_contract(struct rp_plan_v2 *v2, struct rp_error *er
 /** The records of v2->contract that are not begun at `row`, as a spec wants them. */
 RP_MUST_CHECK int rp_v2_records_ahead(const struct rp_plan_v2 *v2, uint64_t row,
                                       struct rp_v2_records *records, struct rp_error *error);
-/** The same, and a record with these weights at `row`. */
-RP_MUST_CHECK int rp_v2_records_with(const struct rp_plan_v2 *v2, uint64_t next_row, uint64_t row,
-                                     const uint32_t *weights, struct rp_v2_records *records,
-                                     struct rp_error *error);
-/** Whether v2->contract has a record with weights at `row`, and whether they are these. */
-bool rp_v2_weights_at(const struct rp_plan_v2 *v2, uint64_t row, const uint32_t *weights,
-                      bool *is_equal);
+/** The same, and this one. */
+RP_MUST_CHECK int rp_v2_records_with(const struct rp_plan_v2 *v2, uint64_t row,
+                                     const struct rp_plan_record *added,
+                                     struct rp_v2_records *records, struct rp_error *error);
+/** Whether v2->contract has a record that sets the same at this row, and whether to these values.
+ */
+bool rp_v2_record_at(const struct rp_plan_v2 *v2, const struct rp_plan_record *wanted,
+                     bool *is_equal);
 
-/** Records with the weights that a start finds from `row` on, in the contract and in its list. */
+/** The records that a start finds from `row` on: weights of the contract, and its list. */
 RP_MUST_CHECK int rp_v2_records_kept(const struct rp_plan_v2 *v2, const struct rp_plan_start *start,
                                      uint64_t row, struct rp_v2_records *records,
                                      struct rp_error *error);

@@ -116,20 +116,29 @@ static void fill(void *context, const struct line *line)
     }
 }
 
-/* One block of memory: the list, its weights, its numbers of documents. It has room for a record
- * with weights that is appended. */
-static int allocate(struct filling *filling, const struct sizes *sizes, struct rp_error *error)
+/* Place for the values of a record that is appended. */
+struct spare {
+    uint32_t *weights;                 /* [sources of the config] */
+    struct rp_source_count *documents; /* likewise */
+};
+
+/* One block of memory: the list, its numbers of documents, its weights. It has room for a record
+ * that is appended. */
+static int allocate(struct filling *filling, const struct sizes *sizes, struct spare *spare,
+                    struct rp_error *error)
 {
+    uint32_t sources = filling->v2->spec.source_count;
     size_t list = (sizes->records + 1u) * sizeof *filling->list;
-    size_t documents = sizes->documents * sizeof *filling->documents;
-    size_t weights = (sizes->records + 1u) * filling->v2->spec.source_count *
-                     sizeof *filling->weights;
+    size_t documents = ((size_t)sizes->documents + sources) * sizeof *filling->documents;
+    size_t weights = (sizes->records + 1u) * sources * sizeof *filling->weights;
     char *block = rp_calloc(1, list + documents + weights);
     if (!block)
         return rp_fail(error, -ENOMEM, NULL, "no memory for %" PRIu32 " records", sizes->records);
     filling->list = (void *)block;
     filling->documents = (void *)(block + list);
     filling->weights = (void *)(block + list + documents);
+    *spare = (struct spare){filling->weights + (size_t)sizes->records * sources,
+                            filling->documents + sizes->documents};
     return 0;
 }
 
@@ -140,44 +149,61 @@ static bool is_wanted(const struct rp_stage_spec *record, uint64_t row)
     return record->from >= row && record->from > 0 && (record->sets || record->documents_count);
 }
 
-/* *spare: place for the weights of another record. */
 static int list_records(const struct rp_plan_v2 *v2, uint64_t row, struct rp_v2_records *records,
-                        uint32_t **spare, struct rp_error *error)
+                        struct spare *spare, struct rp_error *error)
 {
     const struct rp_record contract = {v2->contract, v2->contract_bytes};
     struct sizes sizes = {0};
     struct filling filling = {.v2 = v2};
     *records = (struct rp_v2_records){NULL, 0};
     visit(&contract, measure, &sizes);
-    int code = sizes.records || spare ? allocate(&filling, &sizes, error) : 0;
-    if (code < 0 || !filling.list)
+    int code = allocate(&filling, &sizes, spare, error);
+    if (code < 0)
         return code;
     visit(&contract, fill, &filling);
     records->list = filling.list;
     for (uint32_t i = 0; i < sizes.records; i++)
         if (is_wanted(&filling.list[i], row))
             records->list[records->count++] = filling.list[i];
-    if (spare)
-        *spare = filling.weights + (size_t)sizes.records * v2->spec.source_count;
     return 0;
 }
 
 int rp_v2_records_ahead(const struct rp_plan_v2 *v2, uint64_t row, struct rp_v2_records *records,
                         struct rp_error *error)
 {
-    return list_records(v2, row, records, NULL, error);
+    struct spare spare;
+    return list_records(v2, row, records, &spare, error);
 }
 
-/* ---- weights that are appended --------------------------------------------------------------- */
+/* ---- records that are appended --------------------------------------------------------------- */
 
-int rp_v2_records_with(const struct rp_plan_v2 *v2, uint64_t next_row, uint64_t row,
-                       const uint32_t *weights, struct rp_v2_records *records,
-                       struct rp_error *error)
+/* The documents of a source in a record; 0: it has none. */
+static uint64_t documents_in(const struct rp_stage_spec *record, uint32_t source)
 {
-    uint32_t *spare, at = 0, sources = v2->spec.source_count;
-    int code = list_records(v2, next_row, records, &spare, error);
-    if (code < 0)
-        return code;
+    for (uint32_t i = 0; i < record->documents_count; i++)
+        if (record->documents[i].source == source)
+            return record->documents[i].documents;
+    return 0;
+}
+
+/* Set the documents of a record that may have others. */
+static void set_documents(struct rp_stage_spec *record, const uint64_t *documents, uint32_t sources,
+                          struct rp_source_count *place)
+{
+    uint32_t count = 0;
+    for (uint32_t s = 0; s < sources; s++) {
+        uint64_t number = documents[s] ? documents[s] : documents_in(record, s);
+        if (number > 0)
+            place[count++] = (struct rp_source_count){s, number};
+    }
+    record->documents = place;
+    record->documents_count = count;
+}
+
+/* The record of the list at a row, which is inserted if it is not there. The list has room. */
+static struct rp_stage_spec *record_at(struct rp_v2_records *records, uint64_t row)
+{
+    uint32_t at = 0;
     while (at < records->count && records->list[at].from < row)
         at++;
     struct rp_stage_spec *record = &records->list[at];
@@ -186,25 +212,60 @@ int rp_v2_records_with(const struct rp_plan_v2 *v2, uint64_t next_row, uint64_t 
         *record = (struct rp_stage_spec){.from = row};
         records->count++;
     }
-    memcpy(spare, weights, sources * sizeof *weights);
-    record->weights = spare;
-    record->sets |= RP_SETS_WEIGHTS;
+    return record;
+}
+
+int rp_v2_records_with(const struct rp_plan_v2 *v2, uint64_t row,
+                       const struct rp_plan_record *added, struct rp_v2_records *records,
+                       struct rp_error *error)
+{
+    struct spare spare;
+    uint32_t sources = v2->spec.source_count;
+    int code = list_records(v2, row, records, &spare, error);
+    if (code < 0)
+        return code;
+    struct rp_stage_spec *record = record_at(records, added->row);
+    if (added->weights) {
+        memcpy(spare.weights, added->weights, sources * sizeof *spare.weights);
+        record->weights = spare.weights;
+        record->sets |= RP_SETS_WEIGHTS;
+    }
+    if (added->documents)
+        set_documents(record, added->documents, sources, spare.documents);
     return 0;
 }
 
-bool rp_v2_weights_at(const struct rp_plan_v2 *v2, uint64_t row, const uint32_t *weights,
-                      bool *is_equal)
+/* Whether a record sets documents of one of these sources to another number, and whether it sets
+ * all of them to the same. */
+static bool has_documents(const struct rp_stage_spec *record, const uint64_t *documents,
+                          uint32_t sources, bool *is_equal)
+{
+    bool is_other = false, is_missing = false;
+    for (uint32_t s = 0; s < sources; s++) {
+        uint64_t number = documents[s] ? documents_in(record, s) : 0;
+        is_missing |= documents[s] && number == 0;
+        is_other |= number > 0 && number != documents[s];
+    }
+    *is_equal = !is_other && !is_missing;
+    return is_other || !is_missing;
+}
+
+bool rp_v2_record_at(const struct rp_plan_v2 *v2, const struct rp_plan_record *wanted,
+                     bool *is_equal)
 {
     struct rp_v2_records records;
-    uint32_t *spare;
+    struct spare spare;
+    uint32_t sources = v2->spec.source_count;
     bool is_there = false;
-    if (list_records(v2, row, &records, &spare, NULL) < 0)
+    if (list_records(v2, wanted->row, &records, &spare, NULL) < 0)
         return false;
-    for (uint32_t i = 0; i < records.count && !is_there; i++) {
-        const struct rp_stage_spec *record = &records.list[i];
-        is_there = record->from == row && (record->sets & RP_SETS_WEIGHTS);
+    const struct rp_stage_spec *record = records.count > 0 ? &records.list[0] : NULL;
+    if (record && record->from == wanted->row && wanted->weights) {
+        is_there = record->sets & RP_SETS_WEIGHTS;
         *is_equal = is_there &&
-                    memcmp(record->weights, weights, v2->spec.source_count * sizeof *weights) == 0;
+                    memcmp(record->weights, wanted->weights, sources * sizeof(uint32_t)) == 0;
+    } else if (record && record->from == wanted->row) {
+        is_there = has_documents(record, wanted->documents, sources, is_equal);
     }
     rp_v2_records_free(&records);
     return is_there;
@@ -214,7 +275,7 @@ bool rp_v2_weights_at(const struct rp_plan_v2 *v2, uint64_t row, const uint32_t 
 struct kept_weights {
     const struct rp_plan_v2 *v2;
     const struct rp_record *contract;
-    struct rp_plan_weights *list;
+    struct rp_plan_record *list;
     uint32_t *weights; /* [record][source of the config] */
 };
 
@@ -236,7 +297,7 @@ static uint32_t place_of(const struct kept_weights *kept, uint32_t number)
 static void keep(void *context, const struct line *line)
 {
     struct kept_weights *kept = context;
-    struct rp_plan_weights *entry = &kept->list[line->record];
+    struct rp_plan_record *entry = &kept->list[line->record];
     if (strcmp(line->key, "from") == 0)
         entry->row = line->value;
     uint32_t place = strcmp(line->key, "weight") == 0 ? place_of(kept, line->source) : RP_NO_NUMBER;
@@ -247,31 +308,32 @@ static void keep(void *context, const struct line *line)
     }
 }
 
-/* Insert a record into the list, which has room for it. */
+/* Add a record to the list, which has room for it. */
 static int insert(const struct rp_plan_v2 *v2, struct rp_v2_records *records,
-                  const struct rp_plan_weights *weights, uint32_t *place, struct rp_error *error)
+                  const struct rp_plan_record *added, const struct spare *place,
+                  struct rp_error *error)
 {
-    uint32_t at = 0;
-    size_t bytes = v2->spec.source_count * sizeof *place;
-    while (at < records->count && records->list[at].from < weights->row)
-        at++;
-    struct rp_stage_spec *record = &records->list[at];
-    if (at < records->count && record->from == weights->row)
-        return memcmp(record->weights, weights->weights, bytes) == 0
+    struct rp_stage_spec *record = record_at(records, added->row);
+    size_t bytes = v2->spec.source_count * sizeof *place->weights;
+    if (added->documents)
+        set_documents(record, added->documents, v2->spec.source_count, place->documents);
+    if (!added->weights)
+        return 0;
+    if (record->sets & RP_SETS_WEIGHTS)
+        return memcmp(record->weights, added->weights, bytes) == 0
                    ? 0
                    : rp_fail(error, -RP_E_CONFIG, "bring back the run journal of this run",
                              "row %" PRIu64 ": the checkpoint has other weights than the journal",
-                             weights->row);
-    memmove(record + 1, record, (records->count++ - at) * sizeof *record);
-    memcpy(place, weights->weights, bytes);
-    *record = (struct rp_stage_spec){
-        .from = weights->row, .sets = RP_SETS_WEIGHTS, .weights = place};
+                             added->row);
+    memcpy(place->weights, added->weights, bytes);
+    record->sets |= RP_SETS_WEIGHTS;
+    record->weights = place->weights;
     return 0;
 }
 
 /* All weights of the contract; the caller frees *list. */
 static int list_kept(const struct rp_plan_v2 *v2, const struct rp_record *contract,
-                     struct rp_plan_weights **list, uint32_t *count, struct rp_error *error)
+                     struct rp_plan_record **list, uint32_t *count, struct rp_error *error)
 {
     struct sizes sizes = {0};
     visit(contract, measure, &sizes);
@@ -290,7 +352,7 @@ static int list_kept(const struct rp_plan_v2 *v2, const struct rp_record *contra
 int rp_v2_records_kept(const struct rp_plan_v2 *v2, const struct rp_plan_start *start, uint64_t row,
                        struct rp_v2_records *records, struct rp_error *error)
 {
-    struct rp_plan_weights *kept = NULL;
+    struct rp_plan_record *kept = NULL;
     uint32_t kept_count = 0, sources = v2->spec.source_count;
     *records = (struct rp_v2_records){NULL, 0};
     int code = start->contract ? list_kept(v2, start->contract, &kept, &kept_count, error) : 0;
@@ -299,17 +361,21 @@ int rp_v2_records_kept(const struct rp_plan_v2 *v2, const struct rp_plan_start *
         free(kept);
         return code;
     }
-    size_t list = (most + 1u) * sizeof *records->list;
-    char *block = rp_calloc(1, list + (size_t)most * sources * sizeof(uint32_t));
+    size_t list = (most + 1u) * sizeof *records->list, entries = (size_t)most * sources;
+    char *block = rp_calloc(1,
+                            list + entries * (sizeof(struct rp_source_count) + sizeof(uint32_t)));
     if (!block)
         code = rp_fail(error, -ENOMEM, NULL, "no memory for %" PRIu32 " records", most);
     records->list = (void *)block;
-    uint32_t *weights = (void *)(block + (block ? list : 0));
-    for (uint32_t i = 0; i < most && code == 0; i++, weights += sources) {
-        const struct rp_plan_weights *entry = i < kept_count ? &kept[i]
-                                                             : &start->ahead[i - kept_count];
-        if (entry->weights && entry->row >= row && entry->row > 0)
-            code = insert(v2, records, entry, weights, error);
+    struct spare place = {.documents = (void *)(block + (block ? list : 0))};
+    place.weights = (void *)(place.documents + (block ? entries : 0));
+    for (uint32_t i = 0; i < most && code == 0; i++) {
+        const struct rp_plan_record *entry = i < kept_count ? &kept[i]
+                                                            : &start->ahead[i - kept_count];
+        if ((entry->weights || entry->documents) && entry->row >= row && entry->row > 0)
+            code = insert(v2, records, entry, &place, error);
+        place.weights += sources;
+        place.documents += sources;
     }
     free(kept);
     if (code < 0)

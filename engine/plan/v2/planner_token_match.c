@@ -127,7 +127,7 @@ static int match_prints(const struct rp_token2_resume *resume,
     if (code == 0)
         code = compare(resume, "selection", had->name, hex(had->prints.selection),
                        hex(prints.selection),
-                       "set select and repeat back, and their columns: another selection is a new "
+                       "set select, repeat and unseen_of back: another selection is a new "
                        "source with another name");
     return code;
 }

@@ -347,9 +347,10 @@ static void put_column(const struct rp_selection *selection, const struct column
     put(text, "\n");
 }
 
-static void put_all(const struct rp_selection *selection, uint64_t prefix, struct text *text)
+static void put_all(const struct rp_selection *selection, uint64_t prefix,
+                    const struct rp_hash128 *unseen, struct text *text)
 {
-    char head[32];
+    char head[32], hash[2 * 16 + 1];
     if (selection->select)
         put_line(text, "select ", rp_expression_text(selection->select));
     for (uint32_t i = 0; i < selection->repeat_count; i++) {
@@ -359,22 +360,26 @@ static void put_all(const struct rp_selection *selection, uint64_t prefix, struc
     for (uint32_t c = 0; c < selection->column_count; c++)
         if (selection->columns[c].kind == COLUMN_OF_INDEX)
             put_column(selection, &selection->columns[c], prefix, text);
+    if (!unseen)
+        return;
+    snprintf(hash, sizeof hash, "%016" PRIx64 "%016" PRIx64, unseen->low, unseen->high);
+    put_line(text, "unseen ", hash);
 }
 
-int rp_selection_hash(const struct rp_selection *selection, uint64_t documents, uint64_t *hash_out,
-                      struct rp_error *error)
+int rp_selection_hash(const struct rp_selection *selection, uint64_t documents,
+                      const struct rp_hash128 *unseen, uint64_t *hash_out, struct rp_error *error)
 {
     uint64_t prefix = selection->source.first + documents;
     struct text text = {0};
     *hash_out = 0;
-    if (!selection->select && selection->repeat_count == 0)
+    if (!selection->select && selection->repeat_count == 0 && !unseen)
         return 0;
-    put_all(selection, prefix, &text);
+    put_all(selection, prefix, unseen, &text);
     text.to = rp_calloc(text.bytes, 1);
     if (!text.to)
         return rp_fail(error, -ENOMEM, NULL, "no memory for the text of a selection");
     text.bytes = 0;
-    put_all(selection, prefix, &text);
+    put_all(selection, prefix, unseen, &text);
     *hash_out = rp_hash64(text.to, text.bytes);
     free(text.to);
     return 0;

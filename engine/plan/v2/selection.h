@@ -42,7 +42,7 @@ struct rp_selection_repeat {
 };
 
 struct rp_selection_spec {
-    const char *select; /* NULL: all */
+    const char *select; /* NULL: all; also without a repeat, for `unseen_of` */
     const struct rp_selection_repeat *repeats;
     uint32_t repeat_count;
     struct rp_selection_source source;
@@ -64,9 +64,11 @@ uint8_t rp_selection_passes(const struct rp_selection *selection);
 RP_MUST_CHECK int rp_selection_counts(const void *selection, const uint64_t *documents,
                                       uint32_t count, uint8_t *counts, struct rp_error *error);
 
-/** `selection` of section 2.2 at `documents` documents. -ENOMEM. */
+/** `selection` of section 2.2 at `documents` documents, with a line `unseen` of the hash that ends
+ * a state token (section 12.7; NULL: none). -ENOMEM. */
 RP_MUST_CHECK int rp_selection_hash(const struct rp_selection *selection, uint64_t documents,
-                                    uint64_t *hash_out, struct rp_error *error);
+                                    const struct rp_hash128 *unseen, uint64_t *hash_out,
+                                    struct rp_error *error);
 
 /** Is it a built-in column, whose name no column of an index may have? */
 bool rp_selection_is_built_in(const char *name);

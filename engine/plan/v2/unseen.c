@@ -33,6 +33,11 @@ uint64_t rp_unseen_selection(const struct rp_unseen *unseen)
     return unseen->selection;
 }
 
+uint64_t rp_unseen_documents(const struct rp_unseen *unseen)
+{
+    return unseen->documents;
+}
+
 static int compare_items(const void *a, const void *b)
 {
     const uint64_t *x = a, *y = b;
@@ -102,18 +107,22 @@ static int check_documents(const struct opening *opening)
 
 /* ---- version 2 ------------------------------------------------------------------------------- */
 
+#define SAME_DOCUMENTS "name the source that has the documents of the state, in the same range"
+
 static int check_prints(const struct opening *opening, const struct rp_planner_token_source *had)
 {
     const struct rp_source_view *view = opening->source->view;
     struct rp_source_prints has;
-    int code = view->prints(view->context, had->state.documents, &has, opening->error);
+    struct rp_error found = {0};
+    int code = view->prints(view->context, had->state.documents, &has, &found);
     if (code < 0)
-        return code;
+        return rp_fail(opening->error, code == -RP_E_CHANGED ? -RP_E_MISMATCH : code,
+                       SAME_DOCUMENTS, "unseen_of: the documents of source %s differ: %s",
+                       had->name, found.message);
     bool full_differs = had->prints.full != 0 && has.full != 0 && had->prints.full != has.full;
     if (had->prints.sampled == has.sampled && !full_differs)
         return 0;
-    return rp_fail(opening->error, -RP_E_MISMATCH,
-                   "name the source that has the documents of the state, in the same range",
+    return rp_fail(opening->error, -RP_E_MISMATCH, SAME_DOCUMENTS,
                    "unseen_of: the documents of source %s differ: its %s fingerprint at %" PRIu64
                    " documents is %016" PRIx64 " in the state, %016" PRIx64 " in this run",
                    had->name, full_differs ? "full" : "sampled", had->state.documents,
@@ -144,6 +153,12 @@ static int read_token(struct opening *opening, const struct rp_token2 *token)
     const struct rp_token2_header *header = &token->header;
     const char *name = opening->source->name;
     uint32_t j = 0;
+    if (header->next_row != header->window_first) /* its cursors are those before the window */
+        return rp_fail(opening->error, -RP_E_MISMATCH,
+                       "take a state at the beginning or the end of the deal window",
+                       "unseen_of: expected a state between two deal windows, found row %" PRIu64
+                       " of the window %" PRIu64 "-%" PRIu64,
+                       header->next_row, header->window_first, header->window_end);
     while (j < header->source_count && strcmp(token->sources[j].name, name) != 0)
         j++;
     if (j == header->source_count)

@@ -21,8 +21,8 @@ struct rp_unseen_source {
 };
 
 /** Errors: -RP_E_CORRUPT, -RP_E_VERSION (more than one lane), -RP_E_MISMATCH (the token has no such
- * source; its documents are others), -ENOMEM. A token of version 1 has a fingerprint of its corpus
- * alone, which the caller compares. */
+ * source; its documents are others; it is inside of a deal window), -ENOMEM. A token of version 1
+ * has one fingerprint of its whole corpus, which the caller compares. */
 RP_MUST_CHECK int rp_unseen_open(struct rp_unseen **unseen_out, const void *token, size_t bytes,
                                  const struct rp_unseen_source *source, struct rp_error *error);
 void rp_unseen_close(struct rp_unseen *unseen); /* NULL is fine */
@@ -30,6 +30,9 @@ void rp_unseen_close(struct rp_unseen *unseen); /* NULL is fine */
 /** The hash of the token's selection, which the source must have before `unseen`; 0: it has none.
  */
 uint64_t rp_unseen_selection(const struct rp_unseen *unseen);
+
+/** The documents that the source had in the token: its fingerprints are of them. */
+uint64_t rp_unseen_documents(const struct rp_unseen *unseen);
 
 /** Whether the token has used each of `count` documents. */
 void rp_planner_token_used(const struct rp_unseen *unseen, const uint64_t *documents,

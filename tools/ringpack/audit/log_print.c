@@ -106,6 +106,8 @@ static void print_other(const struct rp_audit_log_entry *e)
         printf("trainers attached from a state of row %s", row);
     else if (rp_audit_log_is(e, "weights"))
         printf("weights from row %s on: %s", row, shown(e, "weights"));
+    else if (rp_audit_log_is(e, "documents"))
+        printf("documents from row %s on: %s", row, shown(e, "documents"));
     else if (rp_audit_log_is(e, "save_failed"))
         printf("a save failed: %s", shown(e, "reason"));
     else if (rp_audit_log_is(e, "rewound"))
