@@ -29,6 +29,7 @@ from .errors import PASSING, CheckpointMismatchError, EngineGoneError, UsageErro
 
 _LOOK_S = 5.0  # from one look at the job's other engines to the next
 _STRANGE_S = 10.0  # an engine of the job that no loader of this process describes is refused then
+_VERSION = b"\nstream_version="  # as a contract has it
 _serial = iter(range(1 << 62))
 _named: "weakref.WeakValueDictionary[str, Placed]" = weakref.WeakValueDictionary()
 _described: set[str] = set()  # names that loaders of this process have had, dead ones too
@@ -217,7 +218,20 @@ class Placed:
         except CheckpointMismatchError as failure:
             if failure.field != "corpus_files" or self._config is None:
                 raise
-        whole = ask_contract(True, self._config, self._program, self._folder)
+        has_version = _VERSION in b"\n" + (self._expected or b"")
+        try:
+            return self._with_whole(where, [])
+        except CheckpointMismatchError as failure:
+            if has_version or failure.field != "stream_version":
+                raise
+        other = 1 if _VERSION + b"2" in self._expected else 2
+        return self._with_whole(where, [f"--stream-version={other}"])
+
+    def _with_whole(self, where: Mapping[str, Any], version: list[str]) -> Client:
+        """P3. Without a version in the config, the engine's may be that of its first start."""
+        assert self._config is not None  # see the caller
+        arguments, text = self._config
+        whole = ask_contract(True, ([*arguments, *version], text), self._program, self._folder)
         self._expected = whole.encode()
         return Client(**where, expected=self._expected)
 
