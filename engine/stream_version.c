@@ -3,9 +3,11 @@
  * and refuses a token of another version. */
 #include "stream_version.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/defect.h"
+#include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "plan/plan.h"
 
@@ -19,7 +21,7 @@ static bool find_token(const struct rp_config *config, uint8_t token[RP_STATE_HE
            (copies && rp_checkpoint_peek(token, RP_STATE_HEAD_BYTES, copies));
 }
 
-void rp_stream_keep_version(struct rp_config *config, const void *token, size_t bytes)
+void rp_version_keep(struct rp_config *config, const void *token, size_t bytes)
 {
     uint8_t found[RP_STATE_HEAD_BYTES];
     if (config->stream_version != 0 || RP_DEFECT(forget_version))
@@ -31,4 +33,17 @@ void rp_stream_keep_version(struct rp_config *config, const void *token, size_t 
     uint32_t version = token && bytes >= sizeof found ? rp_state_head(token).stream_version : 0;
     if (version != 0)
         rp_config_keep_version(config, version);
+}
+
+void rp_version_tell(const struct rp_config *config)
+{
+    if (config->version_from == RP_VERSION_NEW)
+        rp_log(RP_LOG_INFO,
+               "stream version %" PRIu32 ", because this run is new (`stream_version: 1` gives the "
+               "rows of earlier releases)",
+               config->stream_version);
+    else if (config->version_from == RP_VERSION_KEPT &&
+             config->stream_version != RP_STREAM_VERSION_NEW)
+        rp_log(RP_LOG_INFO, "stream version %" PRIu32 ", with which this run has begun",
+               config->stream_version);
 }

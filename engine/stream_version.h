@@ -12,6 +12,9 @@
  * if that is NULL, of the newest checkpoint of its directory, or of the second location. A config
  * that has the key, and a start without a state, stay as they are. Call it before rp_config_finish.
  */
-void rp_stream_keep_version(struct rp_config *config, const void *token, size_t bytes);
+void rp_version_keep(struct rp_config *config, const void *token, size_t bytes);
+
+/** Log the version of a run that a start begins, or that continues in an older one. */
+void rp_version_tell(const struct rp_config *config);
 
 #endif

@@ -26,6 +26,7 @@
 #include "server/save.h"
 #include "server/start.h"
 #include "stream.h"
+#include "stream_version.h"
 
 #define WEIGHTS_HOLD_PERCENT 90 /* warn if a source ends before this part of the stream */
 
@@ -72,25 +73,11 @@ static void warn_of_weights(const struct rp_config *config, const struct rp_corp
                config->sources[source].name, percent);
 }
 
-/* Said once: the version is that of the whole run. */
-static void tell_version(const struct rp_config *config)
-{
-    if (config->version_from == RP_VERSION_NEW)
-        rp_log(RP_LOG_INFO,
-               "stream version %" PRIu32 ", because this run is new (`stream_version: 1` gives the "
-               "rows of earlier releases)",
-               config->stream_version);
-    else if (config->version_from == RP_VERSION_KEPT &&
-             config->stream_version != RP_STREAM_VERSION_NEW)
-        rp_log(RP_LOG_INFO, "stream version %" PRIu32 ", with which this run has begun",
-               config->stream_version);
-}
-
 static void warn_of_settings(const struct rp_config *config, const struct rp_corpus *corpus,
                              const struct rp_docs_per_row *docs_per_row)
 {
     char text[512], doubt[200];
-    tell_version(config);
+    rp_version_tell(config);
     warn_of_weights(config, corpus);
     if (rp_stream_docs_per_row_text(docs_per_row, config, text, sizeof text))
         rp_log(RP_LOG_WARNING, "%s", text);

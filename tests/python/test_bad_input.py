@@ -382,7 +382,8 @@ def test_a_state_of_many_lanes(program, folder):
             assert [batches[0]["input_ids"].tolist() for batches in ranks.turns(3)] == wanted
     finally:
         engine.kill()
-    refused_serve(program, folder, path, "state", "lanes", window=4096, lanes=1024, **VERSION_1)
+    keys = {"window": 4096, "lanes": 1024, **VERSION_1}
+    refused_serve(program, folder, path, "state", "lanes", **keys)
 
 
 def test_bad_state_tokens(program, folder, good):

@@ -2,10 +2,13 @@
 #include "cmd_config.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cmd.h"
 #include "cmd_run.h"
+#include "cmd_state.h"
 #include "stream_version.h"
 
 int rp_cmd_config_read(struct rp_cmd_line *arguments, struct rp_error *error)
@@ -23,10 +26,23 @@ int rp_cmd_config_finish_at(struct rp_cmd_line *arguments, const void *state, si
     struct rp_error error = {0};
     int code = rp_cmd_config_read(arguments, &error);
     if (code == 0) {
-        rp_stream_keep_version(arguments->config, state, bytes);
+        rp_version_keep(arguments->config, state, bytes);
         code = rp_config_finish(arguments->config, &error);
     }
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
+}
+
+int rp_cmd_config_finish_at_file(struct rp_cmd_line *arguments, const char *path)
+{
+    struct stat info;
+    char *state = NULL;
+    size_t bytes = 0;
+    bool is_read = path && stat(path, &info) == 0 &&
+                   (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)) &&
+                   rp_cmd_read_state(path, &state, &bytes, NULL) == 0;
+    int status = rp_cmd_config_finish_at(arguments, is_read ? state : NULL, bytes);
+    free(state);
+    return status;
 }
 
 int rp_cmd_config_finish(struct rp_cmd_line *arguments)

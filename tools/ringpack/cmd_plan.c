@@ -7,7 +7,6 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "base/bits.h"
 #include "base/clock.h"
@@ -16,7 +15,6 @@
 #include "base/text.h"
 #include "cmd.h"
 #include "cmd_config.h"
-#include "cmd_state.h"
 #include "corpus/eos.h"
 #include "explain/make_landmarks.h"
 #include "masked_tally.h"
@@ -474,19 +472,9 @@ static int plan(void *argument, const struct rp_config *config)
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
 }
 
-/* The state decides the stream version. A pipe can be read only once, by the preview. */
 static int finish(struct rp_cmd_line *line)
 {
-    const char *path = ((const struct arguments *)line)->state;
-    struct stat info;
-    char *state = NULL;
-    size_t bytes = 0;
-    bool is_kept = path && stat(path, &info) == 0 &&
-                   (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)) &&
-                   rp_cmd_read_state(path, &state, &bytes, NULL) == 0;
-    int status = rp_cmd_config_finish_at(line, is_kept ? state : NULL, bytes);
-    free(state);
-    return status;
+    return rp_cmd_config_finish_at_file(line, ((const struct arguments *)line)->state);
 }
 
 int rp_cmd_plan(int argc, char **argv)

@@ -22,7 +22,7 @@ static int read_kept(struct rp_config *config, const char *path, struct rp_error
     code = rp_config_read_kept(config, text ? text : "", bytes, path, error);
     const void *token = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_STATE, &bytes);
     if (token)
-        rp_stream_keep_version(config, token, bytes);
+        rp_version_keep(config, token, bytes);
     rp_checkpoint_close(checkpoint);
     return code;
 }

@@ -127,7 +127,7 @@ static int finish(struct rp_cmd_line *line)
         code = rp_cmd_read_state(arguments->state_path, &arguments->state, &arguments->state_bytes,
                                  &error);
     if (code == 0 && !arguments->fresh)
-        rp_stream_keep_version(line->config, arguments->state, arguments->state_bytes);
+        rp_version_keep(line->config, arguments->state, arguments->state_bytes);
     if (code == 0)
         code = rp_config_finish(line->config, &error);
     if (code < 0)

@@ -218,22 +218,23 @@ class Placed:
         except CheckpointMismatchError as failure:
             if failure.field != "corpus_files" or self._config is None:
                 raise
-        has_version = _VERSION in b"\n" + (self._expected or b"")
+        has_version = _VERSION in (self._expected or b"")
+        whole = self._expected = self._whole([])
         try:
-            return self._with_whole(where, [])
+            return Client(**where, expected=whole)
         except CheckpointMismatchError as failure:
             if has_version or failure.field != "stream_version":
                 raise
-        other = 1 if _VERSION + b"2" in self._expected else 2
-        return self._with_whole(where, [f"--stream-version={other}"])
+        other = 1 if _VERSION + b"2" in whole else 2
+        self._expected = self._whole([f"--stream-version={other}"])
+        return Client(**where, expected=self._expected)
 
-    def _with_whole(self, where: Mapping[str, Any], version: list[str]) -> Client:
+    def _whole(self, version: list[str]) -> bytes:
         """P3. Without a version in the config, the engine's may be that of its first start."""
         assert self._config is not None  # see the caller
         arguments, text = self._config
-        whole = ask_contract(True, ([*arguments, *version], text), self._program, self._folder)
-        self._expected = whole.encode()
-        return Client(**where, expected=self._expected)
+        command = [*arguments, *version], text
+        return ask_contract(True, command, self._program, self._folder).encode()
 
     def _try_others(self, gone: EngineGoneError, waited: float) -> Client:
         """No engine has this loader's name. One of the job may serve the stream all the same: by

@@ -16,7 +16,7 @@ static int read_config(struct rp_audit_side *side, const char *path,
 {
     int code = rp_cmd_config_read_file(&side->config, path, error);
     if (code >= 0) {
-        rp_stream_keep_version(&side->config, from->token, from->token_bytes);
+        rp_version_keep(&side->config, from->token, from->token_bytes);
         code = rp_config_finish(&side->config, error);
     }
     if (code < 0)

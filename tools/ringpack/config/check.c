@@ -24,7 +24,7 @@ static bool is_there(const char *path)
 
 int rp_keys_finish(struct rp_config *config, struct rp_error *error)
 {
-    rp_stream_keep_version(config, NULL, 0);
+    rp_version_keep(config, NULL, 0);
     int code = rp_config_finish(config, error);
     for (uint32_t i = 0; i < config->source_count && code == 0; i++) {
         const struct rp_config_source *source = &config->sources[i];

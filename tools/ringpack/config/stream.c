@@ -43,7 +43,7 @@ int rp_keys_contract(const struct rp_keys_arguments *arguments, struct rp_config
     if (arguments->word_count > 0)
         return rp_cmd_misuse("config", "contract: expected -c FILE, found `%s`",
                              arguments->words[0]);
-    rp_stream_keep_version(config, NULL, 0);
+    rp_version_keep(config, NULL, 0);
     int code = rp_config_finish(config, &error);
     if (code >= 0)
         code = rp_stream_open_corpus(&corpus, config, true, &error);
