@@ -369,7 +369,8 @@ def test_a_state_of_many_lanes(program, folder):
     documents = [generator.integers(0, 30000, n) for n in generator.integers(1, 90, 60000)]
     path = write_megatron(folder / "lanes", documents, "u16")
     config = {**VERSION_1, "sources": [path], "seq_len": 2048, "batch_size": 1}
-    config |= {"num_epochs": "endless", "window": 4096, "prefetch_bytes": "1mb", "prefetch_factor": 2}
+    config |= {"num_epochs": "endless", "window": 4096}
+    config |= {"prefetch_bytes": "1mb", "prefetch_factor": 2}
     engine = Engine(program, folder, {**config, "lanes": 9})
     try:
         with Ranks(engine) as ranks:
