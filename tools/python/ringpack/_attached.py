@@ -168,7 +168,7 @@ class Attached(Placed):
             try:
                 return self._try_engine(begin, min(left, attempt))
             except CheckpointMismatchError as failure:
-                if not self._needs_restart(failure):
+                if self._token is None or not self._needs_restart(failure):
                     raise
                 latest = deadline if self._engine is not None else begin + _OTHER_STAGE_S
                 if time.monotonic() + 0.1 >= min(deadline, latest):
@@ -191,9 +191,7 @@ class Attached(Placed):
         version 1, and the engine has begun as a new run."""
         is_other_stage = "this engine serves rows of seq_len" in str(failure)  # server/rejoin.c
         is_older = "stream_version: 1 in the state token" in str(failure)  # plan/token.c
-        return self._token is not None and (
-            is_other_stage or (is_older and self._config is not None)
-        )
+        return is_other_stage or (is_older and self._config is not None)
 
     def _start_engine(self) -> None:
         engine = self._engine
