@@ -212,9 +212,9 @@ int main(int argc, char **argv)
     read_config(&b.config, &a, NULL);
     check(rp_stream_open_corpus(&b.corpus, &b.config, false, &error), &error);
     if (b.config.max_docs_per_row == 0) {
-        struct rp_docs_per_row found;
-        check(rp_stream_docs_per_row(&found, &b.config, b.corpus, &error), &error);
-        b.config.max_docs_per_row = found.standard;
+        struct rp_plan *plan = open_plan(&b);
+        b.config.max_docs_per_row = rp_plan_max_docs_per_row(plan);
+        rp_plan_close(plan);
     }
     json_t *report = json_object();
     char *stages = strdup(a.stages), *rest = stages;

@@ -284,11 +284,19 @@ int rp_stream_make_contract(char **text_out, struct rp_contract *contract_out,
     return rp_contract_open(contract_out, writer.text, writer.bytes, error);
 }
 
+/* In version 2 each stage has a default of its own, in the calendar. The estimate of the cost is of
+ * rows that only the lengths of the documents decide. */
+static bool has_plain_rows(const struct rp_config *config)
+{
+    return rp_config_reads_alike(config) && config->group == 1 && config->align == 1 &&
+           config->bos_id == RP_CONFIG_CHOSEN && config->eos_id == RP_CONFIG_CHOSEN;
+}
+
 int rp_stream_docs_per_row(struct rp_docs_per_row *found, const struct rp_config *config,
                            const struct rp_corpus *corpus, struct rp_error *error)
 {
     *found = (struct rp_docs_per_row){0};
-    if (config->stream_version > 1) /* each stage has a default of its own, in the calendar */
+    if (config->stream_version > 1 && !has_plain_rows(config))
         return 0;
     struct rp_plan_config plan_config = plan_config_of(config, corpus);
     struct rp_plan_source *sources = plan_sources_of(config, corpus, error);

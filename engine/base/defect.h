@@ -32,6 +32,7 @@
     X(forget_detach, "the end of a connection does not change the state of its seat")              \
     X(forget_raised_alerts, "a watcher that is started again raises alerts again")                 \
     X(forget_shard_stamp, "the time of a shard is not compared with its corpus index")             \
+    X(forget_version, "a config without a stream version does not get the version of its state")   \
     X(forget_names, "an engine does not recreate its files in the run directory")                  \
     X(import_from_here, "a Python process imports from the current directory first")               \
     X(forget_packed_rows, "a ring that is rebuilt lacks what was packed but not published")        \

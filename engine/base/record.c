@@ -143,7 +143,7 @@ static void put(struct rp_record_writer *writer, const char *text, size_t bytes)
 {
     if (writer->out_of_memory)
         return;
-    if (writer->capacity - writer->bytes < bytes) {
+    if (writer->capacity - writer->bytes <= bytes) { /* with room for a NUL */
         size_t capacity = 2 * writer->capacity + bytes + 1024;
         char *larger = realloc(writer->text, capacity);
         writer->out_of_memory = !larger;
@@ -154,6 +154,7 @@ static void put(struct rp_record_writer *writer, const char *text, size_t bytes)
     }
     memcpy(writer->text + writer->bytes, text, bytes);
     writer->bytes += bytes;
+    writer->text[writer->bytes] = '\0';
 }
 
 /* A byte that a value cannot hold is written as a backslash and two hexadecimal digits. */

@@ -60,8 +60,8 @@ struct rp_record_pair {
 /** Go to the next line whose difference counts, by its sign; false at the end. */
 bool rp_record_next_difference(struct rp_record_pair *pair);
 
-/* Writes records, one after the other, into memory that it allocates. Start with zeros; free `text`
- * at the end. */
+/* Writes records, one after the other, into memory that it allocates, with a NUL after them. Start
+ * with zeros; free `text` at the end. */
 struct rp_record_writer {
     char *text;
     size_t bytes, capacity;

@@ -228,6 +228,10 @@ RP_MUST_CHECK int rp_content_next(const void *contents, size_t bytes, size_t *cu
 RP_MUST_CHECK int rp_checkpoint_newest(struct rp_checkpoint **out, const char *directory,
                                        bool rename_bad, struct rp_error *error);
 
+/** Copy the first bytes (at most 4096) of the state of the newest checkpoint of a directory whose
+ * head is whole. The state is not verified. False if there is none, or it is shorter. */
+bool rp_checkpoint_peek(void *state, size_t bytes, const char *directory);
+
 enum rp_checkpoint_status {
     RP_CHECKPOINT_GOOD,
     RP_CHECKPOINT_BAD,

@@ -172,19 +172,45 @@ int rp_reader_open(struct rp_checkpoint **out, int dir, const char *path,
     return code;
 }
 
-int rp_reader_head(struct rp_checkpoint_head *head, int dir, const char *path,
-                   const struct rp_name *name, struct rp_error *error)
+/* The head, and the file open for more reads; the caller closes *fd, also after an error. */
+static int open_head(struct rp_checkpoint_head *head, int *fd, int dir, const char *path,
+                     const struct rp_name *name, struct rp_error *error)
 {
     _Alignas(RP_CHECKPOINT_PAGE_BYTES) uint8_t bytes[RP_CHECKPOINT_HEAD_BYTES];
     uint64_t file_bytes;
-    int fd = openat(dir, name->text, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW);
-    if (fd < 0)
+    *fd = openat(dir, name->text, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW);
+    if (*fd < 0)
         return fail_code(error, -errno, path, "open a checkpoint in it");
-    int code = read_head(head, bytes, fd, path, &file_bytes, error);
-    close(fd);
+    int code = read_head(head, bytes, *fd, path, &file_bytes, error);
     if (code == 0 && head->info.sequence != name->sequence)
         code = rp_fail(error, -RP_E_CORRUPT, NULL, "%s/%s: its name does not fit", path,
                        name->text);
+    return code;
+}
+
+int rp_reader_head(struct rp_checkpoint_head *head, int dir, const char *path,
+                   const struct rp_name *name, struct rp_error *error)
+{
+    int fd, code = open_head(head, &fd, dir, path, name, error);
+    if (fd >= 0)
+        close(fd);
+    return code;
+}
+
+int rp_reader_state(uint8_t page[RP_CHECKPOINT_PAGE_BYTES], uint64_t *bytes_out, int dir,
+                    const char *path, const struct rp_name *name, struct rp_error *error)
+{
+    struct rp_checkpoint_head head;
+    int fd, code = open_head(&head, &fd, dir, path, name, error);
+    const struct rp_checkpoint_format_section *state = head.sections;
+    while (code == 0 && state->type != RP_CHECKPOINT_STATE) /* every head has one */
+        state++;
+    if (code == 0)
+        code = read_exactly(fd, page, RP_CHECKPOINT_PAGE_BYTES, state->offset, path, error);
+    if (code == 0)
+        *bytes_out = state->bytes;
+    if (fd >= 0)
+        close(fd);
     return code;
 }
 

@@ -17,6 +17,12 @@ RP_MUST_CHECK int rp_reader_open(struct rp_checkpoint **out, int dir, const char
 RP_MUST_CHECK int rp_reader_head(struct rp_checkpoint_head *head, int dir, const char *path,
                                  const struct rp_name *name, struct rp_error *error);
 
+/** Read the first page of the state of a checkpoint, and nothing else but its head: the state is
+ * not verified. *bytes_out: of the whole state. `page` begins at a multiple of its length. */
+RP_MUST_CHECK int rp_reader_state(uint8_t page[RP_CHECKPOINT_PAGE_BYTES], uint64_t *bytes_out,
+                                  int dir, const char *path, const struct rp_name *name,
+                                  struct rp_error *error);
+
 /** The position of a checkpoint. Reads only its head. */
 RP_MUST_CHECK int rp_reader_row(uint64_t *row_out, int dir, const char *path,
                                 const struct rp_name *name, struct rp_error *error);

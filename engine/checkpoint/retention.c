@@ -126,6 +126,27 @@ int rp_checkpoint_newest(struct rp_checkpoint **out, const char *directory, bool
     return code;
 }
 
+bool rp_checkpoint_peek(void *state, size_t bytes, const char *directory)
+{
+    _Alignas(RP_CHECKPOINT_PAGE_BYTES) uint8_t page[RP_CHECKPOINT_PAGE_BYTES];
+    struct rp_listing listing;
+    uint64_t found = 0;
+    int dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC), code = -ENOENT;
+    if (dir < 0)
+        return false;
+    RP_ASSERT(bytes <= sizeof page);
+    if (rp_listing_open(&listing, dir, directory, NULL) == 0)
+        for (size_t i = 0; i < listing.count && code < 0; i++)
+            if (listing.names[i].kind == RP_NAME_CURRENT)
+                code = rp_reader_state(page, &found, dir, directory, &listing.names[i], NULL);
+    rp_listing_free(&listing);
+    close(dir);
+    if (code < 0 || found < bytes)
+        return false;
+    memcpy(state, page, bytes);
+    return true;
+}
+
 /* ---- list ------------------------------------------------------------------------------------ */
 
 /* Returns 1, or 0 when the file was removed after the directory was listed: an engine prunes it. */

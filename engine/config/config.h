@@ -60,6 +60,9 @@ enum rp_io_choice { RP_IO_AUTO, RP_IO_URING, RP_IO_PREAD, RP_IO_MAPPED };
 enum rp_resume { RP_RESUME_AUTO, RP_RESUME_REQUIRED, RP_RESUME_FRESH };
 enum rp_switch { RP_SWITCH_AUTO, RP_SWITCH_ON, RP_SWITCH_OFF };
 
+/* Why a config has its stream version: the key; a state token; or the run is new. */
+enum rp_version_from { RP_VERSION_GIVEN, RP_VERSION_KEPT, RP_VERSION_NEW };
+
 struct rp_config {
     char *path;   /* the YAML file's; NULL = no file was read */
     char *called; /* name of that file in messages: its path, or the name of a memfd */
@@ -71,8 +74,9 @@ struct rp_config {
     /* the stream: identity (engine/plan/STREAM.md) */
     struct rp_config_source *sources;
     uint32_t source_count;
-    uint64_t weight_unit;      /* the divisor of the weights; 0 before rp_config_finish */
-    uint32_t stream_version;   /* 1 | 2 */
+    uint64_t weight_unit;    /* the divisor of the weights; 0 before rp_config_finish */
+    uint32_t stream_version; /* 1 | 2; 0 = not given, and not settled */
+    enum rp_version_from version_from;
     uint64_t seed;             /* 0 */
     uint32_t seq_len;          /* required, 1 .. 2^24 */
     uint32_t shuffle;          /* none | document (default) | block; numbers as in STREAM.md */
@@ -198,9 +202,19 @@ RP_MUST_CHECK bool rp_config_row_of_step(const struct rp_config *config, uint64_
                                          uint64_t *row);
 uint64_t rp_config_step_from(const struct rp_config *config, uint64_t row);
 
+/** Whether one mixture holds for the whole stream, and num_epochs is the only limit. */
+bool rp_config_reads_alike(const struct rp_config *config);
+
 /** The place of a part of a nested key, as messages begin: "c.yaml:3:5: " or "--stages:1:5: ". */
 void rp_config_place_text(const struct rp_config *config, const char *key,
                           struct rp_config_place place, char *text, size_t bytes);
+
+/* The version of a run that begins, if its config has none (plan/STREAM2.md section 12.6). */
+#define RP_STREAM_VERSION_NEW 2u
+
+/** The run continues from a state of this stream version: a config without the key has it. Before
+ * rp_config_finish. */
+void rp_config_keep_version(struct rp_config *config, uint32_t version);
 
 /** Check ranges and combinations, expand globs, and set derived values (global_batch_size, the
  * profile's sections). An error about a world size that does not divide global_batch_size lists

@@ -99,45 +99,43 @@ static void add_keys(struct walk *walk, const struct rp_config_source *source)
     add_number(&walk->files, source->drop_untrained);
 }
 
-/* The keys of stream version 2 that become rows: the trainer's corpus is opened to compare those.
- */
-static int add_stages(struct walk *walk, const struct rp_config *config)
+/* The keys that become rows, and that the contract of version 2 has by stage: the trainer's corpus
+ * is opened to compare those. In each version, because a trainer's config may fit both. */
+static int add_stages(struct rp_hasher *hasher, const struct rp_config *config)
 {
-    static const char *const keys[] = {"num_epochs", "seq_len", "align",  "packing",
-                                       "window",     "fill",    "spread", "deal"};
+    static const char *const keys[] = {"num_epochs", "seq_len", "align", "packing", "window",
+                                       "fill",       "spread",  "deal",  "lanes"};
     static const char *const of_source[] = {"name",     "weight",     "documents",  "atomic",
                                             "too_long", "max_epochs", "max_tokens", "on_exhausted"};
     char value[RP_RECORD_VALUE_MAX + 1];
     for (size_t i = 0; i < RP_ARRAY_COUNT(keys); i++) {
         rp_config_value_text(config, keys[i], value, sizeof value);
-        add_text(&walk->files, value);
+        add_text(hasher, value);
     }
     for (uint32_t s = 0; s < config->source_count; s++) {
         const struct rp_config_source *source = &config->sources[s];
         for (size_t i = 0; i < RP_ARRAY_COUNT(of_source); i++) {
             rp_config_source_value_text(source, of_source[i], value, sizeof value);
-            add_text(&walk->files, value);
+            add_text(hasher, value);
         }
-        add_text(&walk->files, source->select);
-        add_text(&walk->files, source->unseen_source);
-        if (source->unseen_of && add_file(walk, source->unseen_of) < 0)
-            return -ENOMEM;
+        add_text(hasher, source->select);
+        add_text(hasher, source->unseen_source);
         for (uint32_t i = 0; i < source->repeat.count; i++) {
-            add_number(&walk->files, source->repeat.entries[i].count);
-            add_text(&walk->files, source->repeat.entries[i].expression);
+            add_number(hasher, source->repeat.entries[i].count);
+            add_text(hasher, source->repeat.entries[i].expression);
         }
     }
     size_t bytes = TEXT_BYTES_MAX;
     char *text = rp_calloc(1, bytes);
     for (uint32_t i = 0; i < config->stages.count && text; i++) {
         rp_config_stage_text(config, i, text, bytes);
-        add_number(&walk->files, config->stages.stages[i].from);
-        add_text(&walk->files, text);
+        add_number(hasher, config->stages.stages[i].from);
+        add_text(hasher, text);
     }
     free(text);
     for (uint32_t i = 0; i < config->skip.all.count; i++) {
-        add_number(&walk->files, config->skip.all.ranges[i].first);
-        add_number(&walk->files, config->skip.all.ranges[i].end);
+        add_number(hasher, config->skip.all.ranges[i].first);
+        add_number(hasher, config->skip.all.ranges[i].end);
     }
     return text ? 0 : -ENOMEM;
 }
@@ -145,9 +143,11 @@ static int add_stages(struct walk *walk, const struct rp_config *config)
 static int hash_corpus(struct walk *walk, const struct rp_config *config, struct rp_error *error)
 {
     int code = 0;
+    struct rp_hasher keys;
     *walk = (struct walk){.folder = ""};
     rp_hasher_begin(&walk->files);
     rp_hasher_begin(&walk->paths);
+    rp_hasher_begin(&keys);
     add_number(&walk->files, config->max_docs_per_row); /* 0: it follows from the lengths */
     const char *index_dir = rp_config_index_dir(config), *index = rp_config_index_file(config);
     if (index_dir)
@@ -159,9 +159,15 @@ static int hash_corpus(struct walk *walk, const struct rp_config *config, struct
         add_keys(walk, source);
         for (uint32_t i = 0; i < source->shard_count && code == 0; i++)
             code = add_shard(walk, source->shards[i]);
+        if (source->unseen_of && code == 0)
+            code = add_file(walk, source->unseen_of);
     }
-    if (code == 0 && config->stream_version > 1)
-        code = add_stages(walk, config);
+    if (code == 0)
+        code = add_stages(&keys, config);
+    const struct rp_hash128 found = rp_hasher_finish(&keys);
+    struct rp_hasher *const both[] = {&walk->files, &walk->paths};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(both); i++)
+        rp_hasher_add(both[i], &found, sizeof found);
     return code < 0 ? rp_fail(error, code, NULL, "out of memory for the paths of the corpus") : 0;
 }
 
@@ -209,6 +215,7 @@ static void add_stream(struct rp_record_writer *writer, const struct rp_config *
         rp_contract_add_of_source(writer, s, "weight", "%" PRIu64, config->sources[s].weight);
     }
     rp_contract_add(writer, "sources", "%" PRIu32, config->source_count);
+    rp_contract_add(writer, "stream_version", "%" PRIu32, config->stream_version);
     if (has_window)
         rp_contract_add(writer, "window", "%" PRIu32, config->window);
     if (is_block)
@@ -252,6 +259,26 @@ void rp_config_add_batches(struct rp_record_writer *writer, const struct rp_conf
     }
 }
 
+/* The fields that both versions have: the run may have begun as version 1, or begin now as version
+ * 2, and the engine knows. */
+static void add_stream_of_both(struct rp_record_writer *writer, const struct rp_config *config,
+                               const struct walk *walk)
+{
+    char hex[RP_HASH_HEX_BYTES];
+    bool is_block = has_word(config, "shuffle", "block");
+    if (is_block)
+        rp_contract_add(writer, "block_documents", "%" PRIu32, config->block_documents);
+    rp_hash128_hex(rp_hasher_finish(&walk->files), hex);
+    rp_contract_add(writer, "corpus_files", "%s", hex);
+    rp_hash128_hex(rp_hasher_finish(&walk->paths), hex);
+    rp_contract_add(writer, "corpus_paths", "%s", hex);
+    add_key(writer, config, "long_doc");
+    add_key(writer, config, "seed");
+    add_key(writer, config, "shuffle");
+    if (is_block)
+        rp_contract_add(writer, "window_blocks", "%" PRIu32, config->window_blocks);
+}
+
 int rp_config_describe(char **text_out, const struct rp_config *config, struct rp_error *error)
 {
     /* all of the delivery but its sections: a trainer takes those that it needs */
@@ -263,7 +290,9 @@ int rp_config_describe(char **text_out, const struct rp_config *config, struct r
     int code = hash_corpus(&walk, config, error);
     if (code < 0)
         return code;
-    if (config->stream_version == 1)
+    if (rp_config_fits_each_version(config))
+        add_stream_of_both(&writer, config, &walk);
+    else if (config->stream_version == 1)
         add_stream(&writer, config, &walk);
     else
         add_stream_2(&writer, config, &walk);

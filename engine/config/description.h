@@ -7,8 +7,12 @@
  * has
  *
  *     corpus_files~  a hash of the path, length and time of every shard, and of the keys by which
- *                    they are read: equal hashes mean equal corpora
- *     corpus_paths:  a hash of only the paths, the same on nodes that share them: it names runs
+ *                    they are read and become rows: equal hashes mean equal corpora and streams
+ *     corpus_paths:  a hash of only the paths and those keys, the same on nodes that share them: it
+ *                    names runs
+ *
+ * A config without `stream_version` describes a run of either version: only the fields that both
+ * have, and these two.
  *
  * Different files may hold one corpus, so a difference only in corpus_files is not final: the
  * trainer then opens its corpus, and sends the whole contract (rp_stream_make_contract). */

@@ -10,7 +10,7 @@
 #include "corpus/range.h"
 
 #define NAME_BYTES_MAX 63u /* STREAM2.md section 1.2 */
-#define HINT_2 "add `stream_version: 2`"
+#define HINT_2 "write `stream_version: 2`"
 
 struct rp_key_place rp_config_key_place(const struct rp_config *config, enum rp_key_index key)
 {
@@ -61,6 +61,22 @@ struct rp_key_place rp_config_source_place(const struct rp_config *config,
 
 /* ---- one version or the other ---------------------------------------------------------------- */
 
+/* A key that needs version 2, in a stream of version 1. */
+static int fail_later(const struct rp_config *config, struct rp_key_place place, const char *key,
+                      const char *what, struct rp_error *error)
+{
+    if (config->version_from == RP_VERSION_KEPT)
+        return rp_key_fail(place, key,
+                           "leave it out, and the run goes on; to use it, begin a new stream in a "
+                           "checkpoint_dir of its own",
+                           error,
+                           "%s is of stream version 2, and the run that is resumed here is of "
+                           "version 1",
+                           what);
+    return rp_key_fail(place, key, HINT_2, error,
+                       "%s is of stream version 2, and this stream is of version 1", what);
+}
+
 static int check_source_of_1(const struct rp_config *config, const struct rp_config_source *source,
                              struct rp_error *error)
 {
@@ -72,13 +88,12 @@ static int check_source_of_1(const struct rp_config *config, const struct rp_con
     const struct rp_key *dropped = &rp_source_key_table[RP_SOURCE_KEY_drop_untrained];
     for (size_t i = 0; i < RP_ARRAY_COUNT(later); i++)
         if (source->places[later[i]].line)
-            return rp_key_fail(rp_config_source_place(config, source, later[i]),
-                               rp_source_key_table[later[i]].name, HINT_2, error,
-                               "it is a key of stream version 2, and this stream is of version 1");
+            return fail_later(config, rp_config_source_place(config, source, later[i]),
+                              rp_source_key_table[later[i]].name, "this key", error);
     if (source->drop_untrained == (uint32_t)rp_word_index(dropped->words, fragments))
-        return FAIL_SOURCE(config, source, drop_untrained, HINT_2, error,
-                           "`%s` is of stream version 2, and this stream is of version 1",
-                           fragments);
+        return fail_later(config,
+                          rp_config_source_place(config, source, RP_SOURCE_KEY_drop_untrained),
+                          dropped->name, "`fragment`", error);
     if (source->weight == 0)
         return FAIL_SOURCE(config, source, weight,
                            "leave the source out; with `stream_version: 2` it waits", error,
@@ -96,22 +111,53 @@ static int check_keys_of_1(const struct rp_config *config, struct rp_error *erro
                                               RP_KEY_skip,   RP_KEY_grow};
     for (size_t i = 0; i < RP_ARRAY_COUNT(later); i++)
         if (config->lines[later[i]])
-            return rp_key_fail(rp_config_key_place(config, later[i]),
-                               rp_config_key_table[later[i]].name, HINT_2, error,
-                               "it is a key of stream version 2, and this stream is of version 1");
+            return fail_later(config, rp_config_key_place(config, later[i]),
+                              rp_config_key_table[later[i]].name, "this key", error);
     int code = 0;
     for (uint32_t i = 0; i < config->source_count && code == 0; i++)
         code = check_source_of_1(config, &config->sources[i], error);
     return code;
 }
 
-int rp_config_check_version(const struct rp_config *config, struct rp_error *error)
+void rp_config_keep_version(struct rp_config *config, uint32_t version)
 {
+    if (config->stream_version != 0)
+        return;
+    config->stream_version = version;
+    config->version_from = RP_VERSION_KEPT;
+}
+
+bool rp_config_reads_alike(const struct rp_config *config)
+{
+    bool are_alike = config->stages.count == 0;
+    for (uint32_t i = 0; i < config->source_count; i++) {
+        const struct rp_config_source *source = &config->sources[i];
+        are_alike &= !source->places[RP_SOURCE_KEY_max_epochs].line && !source->limits.max_tokens &&
+                     !source->select && !source->repeat.count;
+    }
+    return are_alike;
+}
+
+bool rp_config_fits_each_version(const struct rp_config *config)
+{
+    return config->lines[RP_KEY_stream_version] == 0 && config->lanes == 1 &&
+           check_keys_of_1(config, NULL) == 0;
+}
+
+int rp_config_check_version(struct rp_config *config, struct rp_error *error)
+{
+    if (config->stream_version == 0) {
+        config->stream_version = RP_STREAM_VERSION_NEW;
+        config->version_from = RP_VERSION_NEW;
+    }
     if (config->stream_version == 1)
         return check_keys_of_1(config, error);
     if (config->lanes > 1)
-        return FAIL_KEY(config, lanes, "leave `lanes` out: `spread` mixes long documents", error,
-                        "expected 1, found %" PRIu32 ": stream version 2 has no lanes",
+        return FAIL_KEY(config, lanes,
+                        "leave `lanes` out, because `spread` mixes long documents; or write "
+                        "`stream_version: 1`",
+                        error,
+                        "expected 1, found %" PRIu32 ": lanes exist in stream version 1 only",
                         config->lanes);
     return 0;
 }

@@ -60,7 +60,7 @@ enum rp_key_kind {
     X(run, run, TEXT, NULL, "default", 0, 0, "name by which trainers find the engine")             \
     X(sources, sources, SOURCES, NULL, "(required)", 0, 0,                                         \
       "where the tokens are: paths, or a mapping of name, weight, shards, format, ...")            \
-    X(stream_version, stream_version, COUNT, NULL, "1", 1, 2,                                      \
+    X(stream_version, stream_version, COUNT, NULL, "(2; of a run that resumes: its own)", 1, 2,    \
       "rules of the stream; 2 has stages, limits and selections (stages.md)")                      \
     X(seed, seed, COUNT, NULL, "0", 0, UINT64_MAX, "key of the order of documents")                \
     X(seq_len, seq_len, LENGTH, NULL, "(required)", 1, 1u << 24, "tokens in a row")                \
@@ -189,7 +189,8 @@ enum rp_key_kind {
       "directory of the run record, by which a start notices a missing mount; none = no record")
 
 #define RP_SOURCE_KEYS(X)                                                                          \
-    X(name, name, TEXT, NULL, "(stem of the first shard)", 0, 0, "name in messages")               \
+    X(name, name, TEXT, NULL, "(stem of the first shard)", 0, 0,                                   \
+      "name in messages, and in stream version 2 also in the stream")                              \
     X(weight, weight, WEIGHT, NULL, "1", 0, 0,                                                     \
       "share of the tokens, relative to the other sources")                                        \
     X(shards, shards, SHARDS, NULL, "(required)", 0, 0,                                            \
@@ -424,8 +425,11 @@ void rp_key_print_nested(const struct rp_key *key, const void *object, char *tex
 void rp_key_print_sections(uint64_t sections, char *text, size_t bytes);
 void rp_key_print(const struct rp_key *key, const void *object, char *text, size_t bytes);
 
-/** Refuse keys of version 2 in a stream of version 1, and the reverse (finish_version.c). */
-RP_MUST_CHECK int rp_config_check_version(const struct rp_config *config, struct rp_error *error);
+/** Choose the version if none was given or kept. Refuse keys of version 2 in a stream of version 1,
+ * and the reverse (finish_version.c). */
+RP_MUST_CHECK int rp_config_check_version(struct rp_config *config, struct rp_error *error);
+/** Whether the version was not given, and no key tells it. */
+bool rp_config_fits_each_version(const struct rp_config *config);
 /** Check the keys of version 2 that are in no stage, and set defaults of the sources. */
 RP_MUST_CHECK int rp_config_finish_version(struct rp_config *config, struct rp_error *error);
 /** Compile stages and skips to rows (finish_stages.c). */

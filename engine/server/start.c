@@ -27,6 +27,7 @@
 #include "server/start.h"
 #include "stream.h"
 #include "stream_gain.h"
+#include "stream_version.h"
 
 #define ROWS_SKIPPED_MAX 65536u /* are planned to find the first row that is not */
 #define WEIGHTS_HOLD_PERCENT 90 /* warn if a source ends before this part of the stream */
@@ -61,8 +62,7 @@ static void warn_of_weights(const struct rp_config *config, const struct rp_corp
         }
     }
     double percent = tokens > 0 ? 100 * first * weights / tokens : 100;
-    bool has_limits = config->stream_version == 2; /* by source and stage, which `plan` lists */
-    if (!has_limits && config->num_epochs && percent < WEIGHTS_HOLD_PERCENT)
+    if (rp_config_reads_alike(config) && config->num_epochs && percent < WEIGHTS_HOLD_PERCENT)
         rp_log(RP_LOG_WARNING,
                "weights: source `%s` is used up after about %.0f %% of the stream, and the others "
                "go on without it; `ringpack plan` shows the mixture",
@@ -73,6 +73,7 @@ static void warn_of_settings(const struct rp_config *config, const struct rp_cor
                              const struct rp_docs_per_row *docs_per_row)
 {
     char text[512], doubt[200];
+    rp_version_tell(config);
     warn_of_weights(config, corpus);
     if (rp_stream_docs_per_row_text(docs_per_row, config, text, sizeof text))
         rp_log(RP_LOG_WARNING, "%s", text);

@@ -110,7 +110,8 @@ sources: [{path: a, weight: 0.25}, {path: b, weight: 0.75}]
 seq_len: 128
 batch_size: 1
 YAML
-status 0 'times read (mean)|warning: the weights do not hold to the end' "$ringpack" plan -c w.yaml
+status 0 'max_epochs reached at row|warning: the weights do not hold to the end' \
+    "$ringpack" plan -c w.yaml
 "$ringpack" plan -c w.yaml --json --num-epochs endless --rows 1k >report
 "$python" - <<'PYTHON' || fail "$(cat report)"
 import json

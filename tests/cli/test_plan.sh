@@ -59,7 +59,7 @@ sed -i '/b.bin/d' c.yaml
 is cuts True "$(field "abs(r['cuts_per_100_documents'] - 60) < 0.5")"
 is padding 0 "$(field "r['padding']")"
 
-"$ringpack" plan -c c.yaml --json --long-doc drop --seq-len 30 >report
+"$ringpack" plan -c c.yaml --json --long-doc drop --seq-len 30 --stream-version 1 >report
 is dropped 24000 "$(field "r['dropped'] + r['trailing_tokens']")"
 is documents 600 "$(field "r['documents'] + r['trailing_documents']")"
 is rows 0 "$(field "r['rows']")"

@@ -17,6 +17,7 @@ def words(*lengths, eos=0):
 
 open("short.bin", "wb").write(words(*[1] * 8, *[4] * 8))  # 2 rows of single tokens, then 8
 open("long.bin", "wb").write(words(8 * 64, *[8] * 64))         # 64 rows of one document, then 64
+open("pool.bin", "wb").write(words(*[8 * 8] * 8))              # 8 rows of each of 8 documents
 open("neox.bin", "wb").write(words(*[200] * 500, eos=50279) + words(1, 1))
 open("books.bin", "wb").write(words(*[9000] * 20))             # more than 16 documents: not doubted
 open("commas.bin", "wb").write(words(*[5] * 20000))
@@ -27,6 +28,8 @@ config() { printf 'run: w\nsources: [{path: %s.bin, format: raw, dtype: u16, eos
     printf 'seq_len: 4\nbatch_size: 2\nglobal_batch_size: 8\nshuffle: none\npacking: concat\n'
 } >s.yaml
 { config long; printf 'seq_len: 8\nbatch_size: 8\nshuffle: none\n'; } >l.yaml
+echo 'stream_version: 1' >>l.yaml
+{ config pool; printf 'seq_len: 8\nbatch_size: 8\nshuffle: none\n'; } >p.yaml
 
 # Rows 0 and 1 have eight documents of one token: one micro-batch of two rows has no label. The 10
 # rows leave 6 of the 16 rows of two steps: three micro-batches.
@@ -51,7 +54,17 @@ for drop_last in false true; do
     equals $drop_last/$found "$drop_last/$([ $drop_last = true ] && echo 0 || echo 1)"
 done
 
-# Half of the 16 steps are one document; with a lane for each row of a step, none is.
+# The pool has seven rows of each document, and the FIFO its last one. With a spread of 1 the seven
+# follow each other, and steps 3 and 7 alone have no document with more than half of their tokens.
+"$ringpack" plan -c p.yaml --json --spread 1 >report
+equals "8 6 0.625 8" "$(counts steps steps_of_one_document largest_document_share spread_advised)"
+status 0 'in 6 of 8 steps one document has more than half|`spread: 8`' \
+    "$ringpack" plan -c p.yaml --spread 1
+"$ringpack" plan -c p.yaml --json --spread 8 >report
+equals "0 8" "$(counts steps_of_one_document spread_advised)"
+! "$ringpack" plan -c p.yaml | grep -q 'more than half' || fail "spread is advised again"
+
+# Version 1: half of the 16 steps are one document; with a lane for each row of a step, none is.
 "$ringpack" plan -c l.yaml --json >report
 equals "16 8 0.5 8" "$(counts steps steps_of_one_document largest_document_share lanes_advised)"
 status 0 'in 8 of 16 steps one document has more than half|`lanes: 8`' \
@@ -101,10 +114,15 @@ for weight in 1e-05=0.00001 2.5E+1=25 5e-1=0.5 7e0=7 .5=0.5 5.=5 1000000000.0=10
     status 0 "weight: ${weight#*=}" "$ringpack" config show -c 'g[1]/c.yaml'
     status 0 '  rows ' "$ringpack" plan -c 'g[1]/c.yaml'
 done
-for weight in 0 -0.0 1e-7 1e 1e1.5 1e99 1_000 0x10 nan .inf inf 'np.float64(0.7)' \
+for weight in -0.0 1e-7 1e 1e1.5 1e99 1_000 0x10 nan .inf inf 'np.float64(0.7)' \
     9223372036854775808; do
     sed "s/weight: 1e2/weight: $weight/" 'g[1]/c.yaml' >'g[1]/w.yaml'
     refuses 'weight: expected a' "$ringpack" plan -c 'g[1]/w.yaml'
+done
+for weight in 0; do # the source waits; version 1 has no such source
+    sed "s/weight: 1e2/weight: $weight/" 'g[1]/c.yaml' >'g[1]/w.yaml'
+    status 0 '  rows ' "$ringpack" plan -c 'g[1]/w.yaml'
+    refuses 'weight: expected a' "$ringpack" plan -c 'g[1]/w.yaml' --stream-version 1
 done
 
 # Counts as programs print them; two token counts without a common scale get the advice to round

@@ -97,6 +97,7 @@ def draw_config(generator, folder):
         "packing": generator.choice(["lookahead", "concat", "best_fit"]),
         "shuffle": generator.choice(["document", "block", "none"]),
         "long_doc": generator.choice(["split", "split", "truncate", "drop"]),
+        "stream_version": 1,
         "lanes": generator.choice([1, 1, 2, 3]),
         "max_docs_per_row": generator.choice([4, 16, 64]),
         "num_epochs": generator.choice([1, 2, "endless"]),

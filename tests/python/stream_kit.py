@@ -27,6 +27,7 @@ from stream_oracle import INPUTS, Expected
 PATIENCE = 600  # seconds until a test gives up; no working wait takes that long
 LONG = os.environ.get("RP_LONG") == "1"  # the heavy variants too
 EOS = 49999
+VERSION_1 = {"stream_version": 1}  # the config of each test that is about version 1 has it
 MEGATRON = {"u8": 1, "i8": 2, "i16": 3, "i32": 4, "i64": 5, "u16": 8}
 LLMC = {"u16": (20240520, 1, 50256), "u32": (20240801, 7, 128000)}
 

@@ -9,6 +9,7 @@ from state import labels_of, row_digest
 from stream import Plan, count_rows
 
 INPUTS = {
+    "stream_version": 1,  # of the oracle that is used here
     "seed": 7,
     "seq_len": 48,
     "shuffle": "document",

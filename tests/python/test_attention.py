@@ -51,15 +51,16 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope="module", params=[("hf", 1), ("hf", 3), ("trl", 1), ("trl", 3)], ids=str)
 def batches(request, program, corpus, tmp_path_factory):
-    """The row of most documents, and the last, which ends in padding: values, number of labels."""
+    """The row of most documents, and one that ends in padding: values, number of labels."""
     profile, rows = request.param
     with ringpack.Loader(
         corpus=corpus, seq_len=LENGTH, batch_size=rows, seed=3, profile=profile,
         return_type="torch", run_dir=tmp_path_factory.mktemp("run"),
     ) as loader:  # fmt: skip
-        kept = [(batch.copy(), batch.tokens_loss) for batch in loader]
-    assert kept[-1][1] < kept[0][1]
-    return [max(kept, key=lambda batch: len(batch[0]["cu_seq_lens_q"])), kept[-1]]
+        kept = [(batch.copy(), batch.tokens_loss, batch.tokens_real) for batch in loader]
+    padded = min(kept, key=lambda batch: batch[2])
+    assert padded[2] < rows * LENGTH
+    return [max(kept, key=lambda batch: len(batch[0]["cu_seq_lens_q"]))[:2], padded[:2]]
 
 
 class Kernels:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy
 import pytest
 import xxhash
-from stream_kit import PATIENCE, Corpus, Engine, Ranks, Stream, token_of, write_megatron
+from stream_kit import PATIENCE, VERSION_1, Corpus, Engine, Ranks, Stream, token_of, write_megatron
 
 SEED = int(os.environ.get("RP_SEED", "0")) or 41
 ROWS = 25000  # so that there are landmarks
@@ -31,7 +31,7 @@ def folder(tmp_path_factory):
     os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
     for name, weight, seed in (("one", 1, 3), ("two", 1.00001, 3), ("seed", 1, 4)):
         sources = [{"path": paths[0], "weight": weight}, {"path": paths[1], "weight": 1}]
-        config = {"sources": sources, "seq_len": 32, "batch_size": 1, "seed": seed}
+        config = {**VERSION_1, "sources": sources, "seq_len": 32, "batch_size": 1, "seed": seed}
         (folder / f"{name}.yaml").write_text(json.dumps(config))
     return folder
 

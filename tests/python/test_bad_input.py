@@ -12,7 +12,7 @@ import numpy
 import pytest
 import ringpack
 from refusal_kit import assert_refusal, options, refused, refused_serve, run, write_good
-from stream_kit import EOS, Engine, Ranks, token_of, write_megatron
+from stream_kit import EOS, VERSION_1, Engine, Ranks, token_of, write_megatron
 
 
 @pytest.fixture
@@ -268,6 +268,7 @@ def make_checkpoints(program, folder, source, count=2, **changes):
     """Some checkpoints of a run, at rising rows; their directory."""
     place = folder / "checkpoints"
     keys = {
+        **VERSION_1,
         "sources": [source],
         "seq_len": 48,
         "batch_size": 2,
@@ -367,8 +368,9 @@ def test_a_state_of_many_lanes(program, folder):
     generator = numpy.random.default_rng(5)
     documents = [generator.integers(0, 30000, n) for n in generator.integers(1, 90, 60000)]
     path = write_megatron(folder / "lanes", documents, "u16")
-    config = {"sources": [path], "seq_len": 2048, "batch_size": 1, "num_epochs": "endless"}
-    config |= {"window": 4096, "prefetch_bytes": "1mb", "prefetch_factor": 2}
+    config = {**VERSION_1, "sources": [path], "seq_len": 2048, "batch_size": 1}
+    config |= {"num_epochs": "endless", "window": 4096}
+    config |= {"prefetch_bytes": "1mb", "prefetch_factor": 2}
     engine = Engine(program, folder, {**config, "lanes": 9})
     try:
         with Ranks(engine) as ranks:
@@ -381,7 +383,8 @@ def test_a_state_of_many_lanes(program, folder):
             assert [batches[0]["input_ids"].tolist() for batches in ranks.turns(3)] == wanted
     finally:
         engine.kill()
-    refused_serve(program, folder, path, "state", "lanes", window=4096, lanes=1024)
+    keys = {"window": 4096, "lanes": 1024, **VERSION_1}
+    refused_serve(program, folder, path, "state", "lanes", **keys)
 
 
 def test_bad_state_tokens(program, folder, good):

@@ -8,7 +8,7 @@ import subprocess
 import numpy
 import pytest
 from explain_kit import explain, rows_of
-from stream_kit import Engine, Ranks, write_megatron
+from stream_kit import VERSION_1, Engine, Ranks, write_megatron
 
 SHAPE = {"seq_len": 64, "batch_size": 2, "dp_world_size": 2, "global_batch_size": 4}
 OTHER = {"batch_size": 4, "dp_world_size": 1, "global_batch_size": 16}
@@ -47,7 +47,7 @@ def test_a_config_that_was_edited_since(program, folder, config):
 
 
 def test_the_step_that_drop_last_leaves_out(program, folder, config):
-    config |= {"drop_last": True, "num_epochs": 1, "global_batch_size": 16}
+    config |= VERSION_1 | {"drop_last": True, "num_epochs": 1, "global_batch_size": 16}
     engine = Engine(program, folder, {**config, "checkpoint_dir": str(folder / "kept")})
     with Ranks(engine, 2) as ranks:
         last = max(batch["rows"]["row"].max() for turn in ranks.turns() for batch in turn)

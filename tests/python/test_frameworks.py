@@ -182,8 +182,9 @@ def test_lightning_with_its_own_launcher(program, corpora, folder):
         return ranks
 
     with ringpack.Loader(
-        corpus=corpora[0], seq_len=48, batch_size=2, seed=1, run_dir=folder, return_type="torch"
-    ) as loader:
+        corpus=corpora[0], seq_len=48, batch_size=2, seed=1, run_dir=folder, return_type="torch",
+        num_epochs="endless",
+    ) as loader:  # fmt: skip
         sums = [int(next(loader)["input_ids"].sum()) for _ in range(12)]
     assert fit("first", 4) == {rank: sums[rank:8:2] for rank in range(2)}
     assert fit("rest", 6, "at.ckpt") == {rank: sums[8 + rank :: 2] for rank in range(2)}

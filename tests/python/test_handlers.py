@@ -12,6 +12,15 @@ import ringpack
 from fake_kit import SLOTS, tokens
 from stream_kit import PATIENCE
 
+
+def skip_or_refuse(loader):
+    """Inside a call it is refused; if the engine is another's, the key of its next start comes."""
+    try:
+        assert loader.skip(rows=999999) == {"rows": ["999999-1000000"]}
+    except ringpack.UsageError:
+        pass
+
+
 QUESTIONS = {
     "state_dict": lambda loader, _: loader.state_dict(),
     "get_state": lambda loader, _: loader.get_state(),
@@ -22,7 +31,7 @@ QUESTIONS = {
     "global_batch_size": lambda loader, _: loader.global_batch_size,
     "micro_batches": lambda loader, _: loader.micro_batches,
     "stage_ended": lambda loader, _: loader.stage_ended,
-    "skip": lambda loader, _: pytest.raises(ringpack.UsageError, loader.skip, rows=9),
+    "skip": lambda loader, _: skip_or_refuse(loader),
     "contract": lambda loader, _: loader.contract(),
     "check_ranks": lambda loader, _: loader.check_ranks(lambda f: [{**f, "dp_world_size": 1}]),
     "run": lambda loader, _: loader.run,

@@ -25,6 +25,7 @@ from hf_kit import (  # noqa: F401
     weights,
     write,
 )
+from stream_kit import VERSION_1
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,9 @@ def held_out(tmp_path_factory):
 @pytest.fixture
 def evaluated(load, held_out):  # noqa: F811
     def make(**changes):
+        """Its batches without a label are those of version 1."""
         known = {"corpus": held_out, "num_epochs": 1, "run": "held-out", "shuffle": "none"}
+        known |= VERSION_1
         return load(**{**known, **changes})
 
     return make

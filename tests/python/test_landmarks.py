@@ -13,7 +13,7 @@ import numpy
 import pytest
 import xxhash
 from explain_kit import explain
-from stream_kit import write_megatron
+from stream_kit import VERSION_1, write_megatron
 
 SEED = 17
 SPACING = 4096  # documents and rows from one landmark to the next
@@ -33,7 +33,8 @@ def long(program, tmp_path_factory):
     for name, weight in ("a", 1), ("b", 3):
         sources = [{"path": paths[0], "weight": weight}, {"path": paths[1], "weight": 2}]
         path = folder / f"{name}.yaml"
-        path.write_text(json.dumps({"sources": sources, "seq_len": 16, "batch_size": 1}))
+        keys = {**VERSION_1, "sources": sources, "seq_len": 16, "batch_size": 1}
+        path.write_text(json.dumps(keys))
         configs.append(path)
     return configs
 
@@ -143,8 +144,8 @@ def test_all_landmarks_at_once(program, long, tmp_path):
     documents = numpy.split(numpy.zeros(sum(lengths), int), numpy.cumsum(lengths)[:-1])
     path = write_megatron(tmp_path / "many", documents, "u16")
     config = tmp_path / "many.yaml"
-    config.write_text(json.dumps({"sources": [{"path": path}], "seq_len": 64, "batch_size": 1,
-                                  "shuffle": "none", "num_epochs": 0}))
+    keys = {**VERSION_1, "sources": [{"path": path}], "seq_len": 64, "batch_size": 1}
+    config.write_text(json.dumps({**keys, "shuffle": "none", "num_epochs": 0}))
     assert "give `--rows N`" in make_landmarks(program, cache, config, status=2)
     half = make_landmarks(program, cache, config, "--rows", 9000, "--json")
     assert (half["row"], half["landmarks"], half["planned_rows"]) == (9000, half["added"], 9000)

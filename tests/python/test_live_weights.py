@@ -210,7 +210,8 @@ def test_engines_that_take_none(engines, program, folder, stream):
     engine = engines(program, folder, {**config, "checkpoint_dir": "none"}, "--accept-weights")
     assert "no run journal" in set_weights(program, engine, NEW, 5, status=2)
     engine.kill()
-    del config["stream_version"], config["spread"]
+    config |= {"stream_version": 1}
+    del config["spread"]
     config["sources"] = stream.corpus.sources
     engine = engines(program, folder, config, "--accept-weights", "--fresh")
     assert "stream of version 1" in set_weights(program, engine, NEW, 5, status=2)

@@ -12,7 +12,7 @@ import xml.etree.ElementTree
 
 import pytest
 from browser_kit import SCHEMES, browse
-from stream_kit import LONG, Corpus, Stream, write_megatron
+from stream_kit import LONG, VERSION_1, Corpus, Stream, write_megatron
 
 HOSTILE = "<script>alert(1)</script>&\"']]>\u202e\ufffe"
 RANKS, BATCH, GLOBAL = 4, 2, 16
@@ -130,7 +130,7 @@ def test_hostile_names_and_many_sources(program, drawn, folder):
         path = os.fsencode(folder) + b"/%d-\xff<&" % number
         write_megatron(os.fsdecode(path), [[1] * (number + 1)] * 40, "u16")
         paths.append({"path": f"{number}*.bin", "weight": 1})
-    keys = {"sources": paths, "seq_len": 32, "batch_size": 1, "num_epochs": 1}
+    keys = {**VERSION_1, "sources": paths, "seq_len": 32, "batch_size": 1, "num_epochs": 1}
     (folder / "many.yaml").write_text(json.dumps(keys))
     plan(program, folder, "-c", "many.yaml", "--svg", "many.svg")
     page = (folder / "many.svg").read_text()

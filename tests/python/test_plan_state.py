@@ -9,7 +9,7 @@ import subprocess
 import pytest
 from state import load_token
 from stream import Plan
-from stream_kit import Corpus, Engine, Ranks, Stream
+from stream_kit import VERSION_1, Corpus, Engine, Ranks, Stream
 
 SEED = 23
 WEIGHTS = (1, 4)
@@ -191,7 +191,7 @@ def test_refused_weights_are_told_as_written_with_the_command_that_shows_them(
             [*corpus.sources, corpus.sources[1]], ("a", "b", "c"), (0.7, 0.2, 0.1)
         )
     ]
-    config = {"sources": three, "seq_len": 48, "batch_size": 1, "run_dir": str(folder)}
+    config = {**VERSION_1, "sources": three, "seq_len": 48, "batch_size": 1, "run_dir": str(folder)}
     config |= {"num_epochs": "endless"}
     if start == "checkpoint":
         config["checkpoint_dir"] = "kept it"

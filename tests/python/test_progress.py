@@ -12,6 +12,7 @@ import pytest
 import ringpack
 from stream_oracle import write_megatron
 from test_state_files import golden
+from stream_kit import VERSION_1
 
 STEP = 4  # rows
 
@@ -203,7 +204,8 @@ def test_skips_of_several_ranks_are_for_their_next_engine(make):
 
 def test_a_stream_of_version_1_has_progress_and_no_skips(make, sources):
     corpus = [{"name": "web", "path": sources[0]["path"]}]
-    with ringpack.Loader(corpus=corpus, seq_len=64, batch_size=2, num_epochs=1) as loader:
+    keys = {**VERSION_1, "seq_len": 64, "batch_size": 2, "num_epochs": 1}
+    with ringpack.Loader(corpus=corpus, **keys) as loader:
         loader.next()
         progress = loader.progress()
         assert (progress["row"], progress["stage"], progress["stage_end"]) == (2, 0, None)

@@ -141,7 +141,7 @@ def test_a_run_and_one_checkpoint(program, saved, folder):
     is_self_contained(page)
     known = {row[0]: row[1] for row in cells(page) if len(row) == 2}
     assert known["next row"] == f"{stat['next_row']:,}" and known["ringpack"] == stat["version"]
-    assert known["saves"] == str(stat["saves"]) and known["seq_len"] == "48"
+    assert known["saves"] == str(stat["saves"]) and known["stream_version"] == "2"
     assert HOSTILE in [row[0] for row in cells(page) if row]
     assert Shape(page).loose == [] and page.count('class="wide"') >= 3
     assert "1 that verify" in report(program, paths[0])

@@ -12,7 +12,7 @@ import numpy
 import pytest
 import ringpack
 from shard import documents_of, fingerprints_of, hash128, text_of
-from stream_kit import LLMC, write_flat, write_megatron
+from stream_kit import LLMC, VERSION_1, write_flat, write_megatron
 
 EOS = 7
 SHAPES = {  # tokens; E is a separator
@@ -108,7 +108,7 @@ def test_a_corpus_is_the_hash_of_its_sources_and_these_of_their_shards(program, 
     sources = [{"shards": paths[:2], "name": "a", **declared}]
     sources.append({"shards": paths[2:], "name": "b", **declared})
     config = folder / "c.yaml"
-    config.write_text(json.dumps({"sources": sources, "seq_len": 8, "batch_size": 1}))
+    config.write_text(json.dumps({**VERSION_1, "sources": sources, "seq_len": 8, "batch_size": 1}))
     with ringpack.Loader(config, run="shards", run_dir=folder) as loader:
         lines = filter(None, loader.contract().splitlines())
         fields = dict(re.split("[=~:]", line, maxsplit=1) for line in lines)

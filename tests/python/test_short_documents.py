@@ -9,7 +9,7 @@ import pytest
 import ringpack
 from refusal_kit import run
 from stream import default_max_docs_per_row
-from stream_kit import Engine, write_megatron
+from stream_kit import VERSION_1, Engine, write_megatron
 
 PACKINGS = ["lookahead", "concat", "best_fit"]
 
@@ -42,7 +42,7 @@ def test_short_documents_fill_rows(program, folder, packing, tokens):
 def test_a_default_without_lengths_is_noticed(broken, folder, monkeypatch):
     monkeypatch.setenv("RP_DEFECT", "ignore_short_documents")
     source = write_lengths(folder, [5] * 20000)
-    report, _ = plan(broken, folder, [source])
+    report, _ = plan(broken, folder, [source], **VERSION_1)
     assert report["tokens"] < 0.2 * report["rows"] * 4096
 
 
@@ -50,6 +50,7 @@ def test_a_default_without_lengths_is_noticed(broken, folder, monkeypatch):
 def test_the_default_is_that_of_the_specification(program, folder, seed):
     generator = numpy.random.default_rng(seed)
     inputs = {
+        **VERSION_1,
         "seq_len": int(generator.choice([16, 100, 1000, 4096, 50000])),
         "packing": PACKINGS[seed % 3],
         "window": int(generator.choice([1, 64, 1024])),
@@ -89,6 +90,7 @@ def test_a_state_of_another_limit_is_refused_by_key_and_value(program, folder):
     """The limit is part of the stream: a run that began with another one continues with that."""
     source = write_lengths(folder, [5] * 20000)
     keys = {"seq_len": 4096, "batch_size": 2, "run": "old", "run_dir": folder, "corpus": source}
+    keys |= VERSION_1
     with ringpack.Loader(**keys, max_docs_per_row=128) as loader:
         next(loader)
         state = loader.state_dict()

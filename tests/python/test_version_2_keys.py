@@ -94,7 +94,7 @@ def test_profiles_with_align(make, profile):
     "more, message",
     [
         ({"align": 7}, "seq_len: 64 is no multiple of align: 7|align"),
-        ({"stream_version": 1}, "spread: it is a key of stream version 2"),
+        ({"stream_version": 1}, "spread: this key is of stream version 2"),
         ({"label_across_cuts": True, "profile": "olmo"}, "makes labels of the tokens of a row"),
         ({"label_across_cuts": True, "label_mode": "aligned"}, "label_across_cuts"),
         ({"stages": [{"until": "5 steps"}]}, "until"),

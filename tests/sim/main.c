@@ -222,6 +222,7 @@ static const char *const found_elsewhere[] = {
     "forget_raised_alerts",
     "forget_rewound_copies",
     "forget_shard_stamp",
+    "forget_version",
     "ignore_changed_files",
     "ignore_changed_objects",
     "ignore_content_range",

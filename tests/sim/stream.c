@@ -146,6 +146,8 @@ void stream_draw(struct story *story)
     if (!concat)
         keys_set(keys, "fill", "%s", story_chance(story, 500) ? "pad" : "split");
     uint32_t window = 2u << story_below(story, 4);
+    if (!has_calendar)
+        keys_set(keys, "stream_version", "1");
     if (!concat || !has_calendar)
         keys_set(keys, "window", "%u", window);
     keys_set(keys, "shuffle", "%s", shuffles[story_below(story, 3)]);

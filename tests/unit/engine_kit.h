@@ -73,6 +73,8 @@ KIT int configure(struct rp_config *config, const char *const *options, struct r
                                          "64",
                                          "window",
                                          "16",
+                                         "stream_version",
+                                         "1",
                                          "seed",
                                          "5",
                                          "profile",

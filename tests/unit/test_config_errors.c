@@ -179,8 +179,8 @@ static const char *const combinations[][2] = {
      "c.yaml:3: sources: two sources are named `x`"},
     {"seq_len: 8\nbatch_size: 1\nsources:\n- weight: 1\n",
      "c.yaml:4: sources: the source names no shard"},
-    {"seq_len: 8\nbatch_size: 1\nsources:\n- {path: one.bin, weight: 0}\n",
-     "c.yaml:4:27: weight: expected a number above 0 with at most 6 decimals, such as 2 or 0.25,"
+    {"stream_version: 1\nseq_len: 8\nbatch_size: 1\nsources:\n- {path: one.bin, weight: 0}\n",
+     "c.yaml:5:27: weight: expected a number above 0 with at most 6 decimals, such as 2 or 0.25,"
      " found `0`"},
     {"seq_len: 8\nbatch_size: 1\nsources: []\n",
      "c.yaml:3: sources: expected at least one source, found an empty list"},

@@ -171,19 +171,21 @@ static void a_stream_of_version_1_refuses_each_key(void **state)
     for (size_t i = 0; i < RP_ARRAY_COUNT(keys) + RP_ARRAY_COUNT(of_source); i++) {
         bool is_key = i < RP_ARRAY_COUNT(keys);
         const char *line = is_key ? keys[i] : of_source[i - RP_ARRAY_COUNT(keys)];
-        snprintf(text, sizeof text, "seq_len: 8\nbatch_size: 1\nsources: [{path: one.bin%s%s}]\n%s",
+        snprintf(text, sizeof text,
+                 "stream_version: 1\nseq_len: 8\nbatch_size: 1\nsources: [{path: one.bin%s%s}]\n%s",
                  is_key ? "" : ", ", is_key ? "" : line, is_key ? line : "");
         snprintf(expected, sizeof expected,
-                 ": %.*s: it is a key of stream version 2, and this stream is of version 1",
+                 ": %.*s: this key is of stream version 2, and this stream is of version 1",
                  (int)strcspn(line, ":"), line);
         assert_int_equal(finish_text(text), -RP_E_CONFIG);
-        assert_non_null(strstr(error.message, is_key ? "c.yaml:4" : "c.yaml:3:"));
+        assert_non_null(strstr(error.message, is_key ? "c.yaml:5" : "c.yaml:4:"));
         assert_non_null(strstr(error.message, expected));
-        assert_string_equal(error.hint, "add `stream_version: 2`");
+        assert_string_equal(error.hint, "write `stream_version: 2`");
     }
     assert_int_equal(finish_text(TWO "lanes: 2\n"), -RP_E_CONFIG);
-    assert_string_equal(error.message,
-                        "c.yaml:7: lanes: expected 1, found 2: stream version 2 has no lanes");
+    assert_string_equal(
+        error.message,
+        "c.yaml:7: lanes: expected 1, found 2: lanes exist in stream version 1 only");
     assert_int_equal(finish_text("stream_version: 3\n" MINIMAL), -RP_E_CONFIG);
 }
 

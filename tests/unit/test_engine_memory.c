@@ -14,7 +14,7 @@ static FILE *said; /* the engines' logs */
 static void write_config(void)
 {
     static const char text[] =
-        "sources: [tomes]\nseq_len: 256\nbatch_size: 2\ndp_world_size: 2\n"
+        "stream_version: 1\nsources: [tomes]\nseq_len: 256\nbatch_size: 2\ndp_world_size: 2\n"
         "global_batch_size: 8\nio: pread\nprefetch_bytes: 64kb\nprefetch_factor: 2\n"
         "max_docs_per_row: 64\nwindow: 16\nseed: 5\nprofile: full\n"
         "checkpoint_dir: checkpoints\nrun_record_dir: records\n";

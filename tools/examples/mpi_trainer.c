@@ -57,16 +57,17 @@ static void start_engine(const char *config, const char *run, const char *rows)
     }
 }
 
-/* The plan digest of all rows before those to come: in a state token of version 3 the 16 bytes
- * before the last 16 (engine/plan/STREAM.md section 9). Zeros where an older token lacks it. */
+/* The plan digest of all rows before those to come: in a state token of version 4 at byte 48
+ * (engine/plan/STREAM2.md section 12.2), of version 3 the 16 bytes before the last 16 (STREAM.md
+ * section 9). Zeros where an older token lacks it. */
 static void plan_digest(const struct rp_client *client, uint64_t digest[2])
 {
     static char token[TOKEN_BYTES];
     uint32_t version;
     size_t bytes = rp_client_state(client, token, sizeof token);
     memcpy(&version, token + 8, sizeof version);
-    if (version == 3 && bytes <= sizeof token)
-        memcpy(digest, token + bytes - 32, 16);
+    if ((version == 3 || version == 4) && bytes <= sizeof token)
+        memcpy(digest, token + (version == 4 ? 48 : bytes - 32), 16);
 }
 
 static void check_digest(const uint64_t mine[2], const uint64_t first[2])

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd_config.h"
 
+#include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cmd.h"
 #include "cmd_run.h"
+#include "cmd_state.h"
+#include "stream_version.h"
 
 int rp_cmd_config_read(struct rp_cmd_line *arguments, struct rp_error *error)
 {
@@ -16,13 +21,33 @@ int rp_cmd_config_read(struct rp_cmd_line *arguments, struct rp_error *error)
     return code < 0 ? code : 0;
 }
 
-int rp_cmd_config_finish(struct rp_cmd_line *arguments)
+int rp_cmd_config_finish_at(struct rp_cmd_line *arguments, const void *state, size_t bytes)
 {
     struct rp_error error = {0};
     int code = rp_cmd_config_read(arguments, &error);
-    if (code == 0)
+    if (code == 0) {
+        rp_version_keep(arguments->config, state, bytes);
         code = rp_config_finish(arguments->config, &error);
+    }
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
+}
+
+int rp_cmd_config_finish_at_file(struct rp_cmd_line *arguments, const char *path)
+{
+    struct stat info;
+    char *state = NULL;
+    size_t bytes = 0;
+    bool is_read = path && stat(path, &info) == 0 &&
+                   (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)) &&
+                   rp_cmd_read_state(path, &state, &bytes, NULL) == 0;
+    int status = rp_cmd_config_finish_at(arguments, is_read ? state : NULL, bytes);
+    free(state);
+    return status;
+}
+
+int rp_cmd_config_finish(struct rp_cmd_line *arguments)
+{
+    return rp_cmd_config_finish_at(arguments, NULL, 0);
 }
 
 int rp_cmd_config_run(const struct rp_verb *verb, void *arguments, int argc, char **argv)
@@ -49,6 +74,13 @@ const char *rp_cmd_config_given(const struct rp_cmd_line *arguments, const char 
     return text;
 }
 
+/* The child has another checkpoint_dir, and is to serve the stream that is planned here. */
+static void add_version(const struct rp_cmd_line *arguments, struct rp_words *words)
+{
+    if (arguments->config->version_from == RP_VERSION_KEPT)
+        rp_words_add(words, "--stream-version=%" PRIu32, arguments->config->stream_version);
+}
+
 void rp_cmd_config_words(const struct rp_cmd_line *arguments, struct rp_words *words)
 {
     if (arguments->path) {
@@ -62,4 +94,5 @@ void rp_cmd_config_words(const struct rp_cmd_line *arguments, struct rp_words *w
         for (char *key = words->word[words->count - 1]; *key != '='; key++)
             *key = *key == '_' ? '-' : *key;
     }
+    add_version(arguments, words);
 }

@@ -208,21 +208,15 @@ static bool misses_share(const struct rp_config *config, const struct tally *tal
 {
     double asked = rp_picture_asked_share(config, source), realised = realised_share(tally, source);
     double apart = realised > asked ? realised - asked : asked - realised;
-    return tally->complete && !tally->stages.calendar &&
+    return tally->complete && rp_config_reads_alike(config) &&
            (apart > SHARE_APART || apart > SHARE_APART_RELATIVE * asked);
 }
 
-static void print_mixture(const struct rp_config *config, const struct tally *tally)
+static void warn_of_mixture(const struct rp_config *config, const struct tally *tally)
 {
-    char text[RP_CMD_TEXT_BYTES];
     bool misses = false;
-    printf("mixture                  asked  realised         tokens  times read (mean)\n");
-    for (uint32_t i = 0; i < config->source_count; i++) {
-        printf("  %-20.20s%7.3f %%%8.3f %% %14s%12.2f\n", config->sources[i].name,
-               100 * rp_picture_asked_share(config, i), 100 * realised_share(tally, i),
-               rp_cmd_count_text(tally->source_tokens[i], text), times_read(tally, i));
+    for (uint32_t i = 0; i < config->source_count; i++)
         misses |= misses_share(config, tally, i);
-    }
     if (misses)
         printf(
             "  warning: the weights do not hold to the end: a source is used up after num_epochs "
@@ -230,6 +224,17 @@ static void print_mixture(const struct rp_config *config, const struct tally *ta
             "),\n           and the others continue without it; `num_epochs: endless` keeps "
             "them, and repeats sources\n",
             config->num_epochs);
+}
+
+static void print_mixture(const struct rp_config *config, const struct tally *tally)
+{
+    char text[RP_CMD_TEXT_BYTES];
+    printf("mixture                  asked  realised         tokens  times read (mean)\n");
+    for (uint32_t i = 0; i < config->source_count; i++) {
+        printf("  %-20.20s%7.3f %%%8.3f %% %14s%12.2f\n", config->sources[i].name,
+               100 * rp_picture_asked_share(config, i), 100 * realised_share(tally, i),
+               rp_cmd_count_text(tally->source_tokens[i], text), times_read(tally, i));
+    }
 }
 
 static void print_count(const char *label, uint64_t count, const char *rest)
@@ -310,6 +315,7 @@ static void print_report(const struct rp_config *config, const struct tally *tal
         rp_stage_tally_print(&tally->stages);
     else
         print_mixture(config, tally);
+    warn_of_mixture(config, tally);
     if (tally->masks.is_masked)
         rp_masked_tally_print(&tally->masks, tally->corpus, tally->source_tokens);
     rp_layout_print(&tally->layout);
@@ -485,6 +491,11 @@ static int plan(void *argument, const struct rp_config *config)
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
 }
 
+static int finish(struct rp_cmd_line *line)
+{
+    return rp_cmd_config_finish_at_file(line, ((const struct arguments *)line)->state);
+}
+
 int rp_cmd_plan(int argc, char **argv)
 {
     static const struct rp_verb verb = {
@@ -494,6 +505,7 @@ int rp_cmd_plan(int argc, char **argv)
         .takes = RP_TAKES_CONFIG,
         .check = check,
         .run = plan,
+        .finish = finish,
     };
     struct arguments arguments = {0};
     return rp_cmd_config_run(&verb, &arguments, argc, argv);

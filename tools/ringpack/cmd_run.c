@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoint.h"
 #include "ringpack/client.h"
 #include "shm/run_dir.h"
+#include "stream_version.h"
 
 static int read_kept(struct rp_config *config, const char *path, struct rp_error *error)
 {
@@ -19,6 +20,9 @@ static int read_kept(struct rp_config *config, const char *path, struct rp_error
         return code;
     const char *text = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONFIG, &bytes);
     code = rp_config_read_kept(config, text ? text : "", bytes, path, error);
+    const void *token = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_STATE, &bytes);
+    if (token)
+        rp_version_keep(config, token, bytes);
     rp_checkpoint_close(checkpoint);
     return code;
 }

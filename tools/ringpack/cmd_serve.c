@@ -21,10 +21,13 @@
 #include "interrupt.h"
 #include "process.h"
 #include "server/server.h"
+#include "stream_version.h"
 
 struct arguments {
     struct rp_cmd_line line;
     const char *state_path;
+    char *state; /* its token */
+    size_t state_bytes;
     struct rp_start_step start;
     bool fresh, accept_weights, is_private;
     int ready_fd, lifeline_fd;
@@ -83,7 +86,7 @@ static int serve(void *argument, const struct rp_config *config)
                                         .keep_journal = true,
                                         .ready_fd = arguments->ready_fd,
                                         .lifeline_fd = arguments->lifeline_fd};
-    char *state = NULL;
+    char *state = arguments->state;
     struct rp_alert_keeper *keeper = NULL;
     struct rp_cpus cpus;
     rp_interrupt_release(); /* the engine takes the signals */
@@ -91,9 +94,9 @@ static int serve(void *argument, const struct rp_config *config)
     if (code >= 0 && config->cpus &&
         rp_cpus_parse(&cpus, config->cpus)) /* before any thread is started */
         code = rp_cpus_pin(&cpus, &error);
-    if (code >= 0 && arguments->state_path) {
-        code = rp_cmd_read_state(arguments->state_path, &state, &options.state_bytes, &error);
+    if (code >= 0 && state) {
         options.state = state;
+        options.state_bytes = arguments->state_bytes;
         options.state_path = arguments->state_path;
     }
     if (code >= 0 && arguments->start.is_given) {
@@ -115,13 +118,20 @@ static int serve(void *argument, const struct rp_config *config)
 
 static int finish(struct rp_cmd_line *line)
 {
-    const struct arguments *arguments = (const struct arguments *)line;
+    struct arguments *arguments = (struct arguments *)line;
     struct rp_error error = {0};
     int code = rp_cmd_config_read(line, &error);
     if (code == 0 && arguments->is_private)
         code = rp_config_make_private(line->config, &error);
+    if (code == 0 && arguments->state_path)
+        code = rp_cmd_read_state(arguments->state_path, &arguments->state, &arguments->state_bytes,
+                                 &error);
+    if (code == 0 && !arguments->fresh)
+        rp_version_keep(line->config, arguments->state, arguments->state_bytes);
     if (code == 0)
         code = rp_config_finish(line->config, &error);
+    if (code < 0)
+        free(arguments->state);
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
 }
 

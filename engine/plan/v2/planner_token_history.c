@@ -139,13 +139,15 @@ static int compare_stages(const struct rp_token2_resume *resume, const struct en
                      memcmp(x.value, y.value, (size_t)x.value_bytes) == 0;
         const struct line *name = order <= 0 ? &x : &y;
         if (!equal)
-            return rp_fail(resume->error, -RP_E_MISMATCH,
-                           "nothing was changed; set it back: a stage that is begun never changes",
-                           "%.*s of the stage from row %" PRIu64
-                           " differs: the state has %.*s, this run has %.*s",
-                           name->name_bytes, name->name, had->from, order <= 0 ? x.value_bytes : 4,
-                           order <= 0 ? x.value : "none", order >= 0 ? y.value_bytes : 4,
-                           order >= 0 ? y.value : "none");
+            return rp_fail(
+                resume->error, -RP_E_MISMATCH,
+                "nothing was changed; set it back: a stage that is begun never changes. To "
+                "change it from here on, add a stage",
+                "%.*s of the stage from row %" PRIu64
+                " differs: the state has %.*s, this run has %.*s",
+                name->name_bytes, name->name, had->from, order <= 0 ? x.value_bytes : 4,
+                order <= 0 ? x.value : "none", order >= 0 ? y.value_bytes : 4,
+                order >= 0 ? y.value : "none");
         a = end_of_line(a);
         b = end_of_line(b);
     }

@@ -306,8 +306,10 @@ static int match_parameters(const struct rp_token2_resume *resume,
     };
     int code = 0;
     for (size_t i = 0; i < RP_ARRAY_COUNT(fields) && code == 0; i++)
-        code = compare(resume, fields[i].field, at, fields[i].had, fields[i].has,
-                       "set it back: a stage that is begun never changes");
+        code = compare(
+            resume, fields[i].field, at, fields[i].had, fields[i].has,
+            "set it back: a stage that is begun never changes. To change it from here on, "
+            "add a stage");
     for (uint32_t j = 0; j < header->source_count && code == 0; j++) {
         const struct rp_planner_token_source *had = &resume->token.sources[j];
         if (!resume->sources[j] || j >= stage->joined)

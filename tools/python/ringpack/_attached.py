@@ -168,8 +168,7 @@ class Attached(Placed):
             try:
                 return self._try_engine(begin, min(left, attempt))
             except CheckpointMismatchError as failure:
-                is_other = "this engine serves rows of seq_len" in str(failure)  # server/rejoin.c
-                if not is_other or self._token is None:
+                if self._token is None or not self._needs_restart(failure):
                     raise
                 latest = deadline if self._engine is not None else begin + _OTHER_STAGE_S
                 if time.monotonic() + 0.1 >= min(deadline, latest):
@@ -187,6 +186,13 @@ class Attached(Placed):
                     told = True
                     logger().warning("not attached for %g s: %s", SILENCE_S, failure)
 
+    def _needs_restart(self, failure: CheckpointMismatchError) -> bool:
+        """Whether an engine that starts at our state can serve it: it is in another stage, or of
+        version 1, and the engine has begun as a new run."""
+        is_other_stage = "this engine serves rows of seq_len" in str(failure)  # server/rejoin.c
+        is_older = "stream_version: 1 in the state token" in str(failure)  # plan/token.c
+        return is_other_stage or (is_older and self._config is not None)
+
     def _start_engine(self) -> None:
         engine = self._engine
         if engine is None:
@@ -200,7 +206,7 @@ class Attached(Placed):
             engine.stop()
 
     def _start_at(self, token: bytes) -> None:
-        """Start our engine again, at a state in another stage than the one that it serves."""
+        """Start our engine again, at a state that it cannot go to: see _needs_restart."""
         import tempfile
 
         engine = self._engine

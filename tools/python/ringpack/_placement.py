@@ -29,6 +29,7 @@ from .errors import PASSING, CheckpointMismatchError, EngineGoneError, UsageErro
 
 _LOOK_S = 5.0  # from one look at the job's other engines to the next
 _STRANGE_S = 10.0  # an engine of the job that no loader of this process describes is refused then
+_VERSION = b"\nstream_version="  # as a contract has it
 _serial = iter(range(1 << 62))
 _named: "weakref.WeakValueDictionary[str, Placed]" = weakref.WeakValueDictionary()
 _described: set[str] = set()  # names that loaders of this process have had, dead ones too
@@ -217,9 +218,23 @@ class Placed:
         except CheckpointMismatchError as failure:
             if failure.field != "corpus_files" or self._config is None:
                 raise
-        whole = ask_contract(True, self._config, self._program, self._folder)
-        self._expected = whole.encode()
+        has_version = _VERSION in (self._expected or b"")
+        whole = self._expected = self._whole([])
+        try:
+            return Client(**where, expected=whole)
+        except CheckpointMismatchError as failure:
+            if has_version or failure.field != "stream_version":
+                raise
+        other = 1 if _VERSION + b"2" in whole else 2
+        self._expected = self._whole([f"--stream-version={other}"])
         return Client(**where, expected=self._expected)
+
+    def _whole(self, version: list[str]) -> bytes:
+        """P3. Without a version in the config, the engine's may be that of its first start."""
+        assert self._config is not None  # see the caller
+        arguments, text = self._config
+        command = [*arguments, *version], text
+        return ask_contract(True, command, self._program, self._folder).encode()
 
     def _try_others(self, gone: EngineGoneError, waited: float) -> Client:
         """No engine has this loader's name. One of the job may serve the stream all the same: by

@@ -42,9 +42,13 @@ struct rp_audit {
     struct rp_fragment fragment[2];
 };
 
-/** Read a side. A config has no position yet. `config` is the path of -c, or NULL. */
+/** Whether a side is a config, without a position of its own. */
+bool rp_audit_is_config(const char *path);
+/** Read a side. `config` is the path of -c, or NULL. `other` is the other side: of a config, it is
+ * open if it has a position. */
 RP_MUST_CHECK int rp_audit_side_open(struct rp_audit_side *side, const char *path,
-                                     const char *config, struct rp_error *error);
+                                     const char *config, const struct rp_audit_side *other,
+                                     struct rp_error *error);
 /** Give a side without a config the config of the other side, if that has one. */
 RP_MUST_CHECK int rp_audit_side_borrow(struct rp_audit_side *side,
                                        const struct rp_audit_side *other, struct rp_error *error);

@@ -56,9 +56,12 @@ static int open_sides(struct rp_audit *audit, const struct arguments *arguments,
                       struct rp_error *error)
 {
     int code = 0;
-    for (unsigned s = 0; s < 2 && code == 0; s++)
+    bool is_config = rp_audit_is_config(arguments->line.words[0]);
+    for (unsigned i = 0; i < 2 && code == 0; i++) {
+        unsigned s = is_config ? 1 - i : i;
         code = rp_audit_side_open(&audit->sides[s], arguments->line.words[s], arguments->config,
-                                  error);
+                                  &audit->sides[1 - s], error);
+    }
     for (unsigned s = 0; s < 2 && code == 0; s++)
         code = rp_audit_side_borrow(&audit->sides[s], &audit->sides[1 - s], error);
     for (unsigned s = 0; s < 2 && code == 0; s++) {

@@ -395,7 +395,7 @@ static int compare(const char *const paths[2], const char *config, struct rp_aud
             code = rp_audit_digests_open(&sides[read++], paths[s], error);
         } else {
             has_position = true;
-            code = rp_audit_side_open(&position, paths[s], config, error);
+            code = rp_audit_side_open(&position, paths[s], config, &position, error);
         }
     }
     if (code == 0 && has_position)

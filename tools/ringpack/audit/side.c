@@ -8,12 +8,17 @@
 #include "audit/audit.h"
 #include "cmd_run.h"
 #include "cmd_state.h"
+#include "stream_version.h"
 
-static int read_config(struct rp_audit_side *side, const char *path, struct rp_error *error)
+/* `from`: the side with the token that a config without `stream_version` would continue from. */
+static int read_config(struct rp_audit_side *side, const char *path,
+                       const struct rp_audit_side *from, struct rp_error *error)
 {
     int code = rp_cmd_config_read_file(&side->config, path, error);
-    if (code >= 0)
+    if (code >= 0) {
+        rp_version_keep(&side->config, from->token, from->token_bytes);
         code = rp_config_finish(&side->config, error);
+    }
     if (code < 0)
         return code;
     side->has_config = true;
@@ -31,7 +36,7 @@ static int read_kept_config(struct rp_audit_side *side, struct rp_error *error)
         return code;
     const char *text = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONFIG, &bytes);
     if (text && bytes > 0)
-        code = read_config(side, rp_checkpoint_path(checkpoint), error);
+        code = read_config(side, rp_checkpoint_path(checkpoint), side, error);
     rp_checkpoint_close(checkpoint);
     return code;
 }
@@ -52,17 +57,22 @@ static int read_token(struct rp_audit_side *side, struct rp_error *error)
     return 0;
 }
 
+bool rp_audit_is_config(const char *path)
+{
+    return !rp_cmd_is_directory(path) && !rp_checkpoint_is_file(path) && !rp_cmd_is_state(path);
+}
+
 int rp_audit_side_open(struct rp_audit_side *side, const char *path, const char *config,
-                       struct rp_error *error)
+                       const struct rp_audit_side *other, struct rp_error *error)
 {
     *side = (struct rp_audit_side){.path = path};
     rp_config_init(&side->config);
     bool is_checkpoint = rp_cmd_is_directory(path) || rp_checkpoint_is_file(path);
-    if (!is_checkpoint && !rp_cmd_is_state(path))
-        return read_config(side, path, error);
+    if (rp_audit_is_config(path))
+        return read_config(side, path, other, error);
     int code = read_token(side, error);
     if (code == 0 && config)
-        code = read_config(side, config, error);
+        code = read_config(side, config, side, error);
     else if (code == 0 && is_checkpoint)
         code = read_kept_config(side, error);
     return code;
@@ -96,7 +106,7 @@ int rp_audit_side_borrow(struct rp_audit_side *side, const struct rp_audit_side 
 {
     int code = side->has_config || !other->has_config
                    ? 0
-                   : read_config(side, other->config_path, error);
+                   : read_config(side, other->config_path, side, error);
     return code == 0 && side->has_config ? complete_contract(side, error) : code;
 }
 

@@ -11,6 +11,7 @@
 #include "cmd.h"
 #include "config/keys.h"
 #include "object/url.h"
+#include "stream_version.h"
 
 /* Is it a file, or the prefix of a Megatron dataset? */
 static bool is_there(const char *path)
@@ -23,6 +24,7 @@ static bool is_there(const char *path)
 
 int rp_keys_finish(struct rp_config *config, struct rp_error *error)
 {
+    rp_version_keep(config, NULL, 0);
     int code = rp_config_finish(config, error);
     for (uint32_t i = 0; i < config->source_count && code == 0; i++) {
         const struct rp_config_source *source = &config->sources[i];

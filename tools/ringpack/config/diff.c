@@ -152,6 +152,16 @@ static void compare_stages(struct differences *found, const struct rp_config *ha
     }
 }
 
+/* A new run without the key is of the version that the other config names. */
+static bool is_same_version(const struct rp_config *had, const struct rp_config *has)
+{
+    uint32_t versions[] = {had->stream_version, has->stream_version};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(versions); i++)
+        if (versions[i] == 0)
+            versions[i] = RP_STREAM_VERSION_NEW;
+    return versions[0] == versions[1];
+}
+
 static void compare(struct differences *found, const struct rp_config *had,
                     const struct rp_config *has)
 {
@@ -159,6 +169,8 @@ static void compare(struct differences *found, const struct rp_config *had,
     const struct rp_config_key *keys = rp_config_keys();
     for (size_t i = 0; keys[i].name; i++) {
         if (!strcmp(keys[i].name, "sources") || !strcmp(keys[i].name, "stages"))
+            continue;
+        if (!strcmp(keys[i].name, "stream_version") && is_same_version(had, has))
             continue;
         rp_keys_value(had, i, first);
         rp_keys_value(has, i, second);

@@ -38,8 +38,8 @@ const char *rp_keys_of_source_at_resume(const char *key)
     static const struct {
         const char *key, *words;
     } others[] = {
-        {"name", "may change"},
-        {"weight", "may change, with --accept-weights"},
+        {"name", "must stay (version 1: may change)"},
+        {"weight", "may change, at a stage (version 1: with --accept-weights)"},
         {"shards", "may change, if the files hold the same"},
         {"mask", "may change, if the same tokens are trained"},
         {"mask_value", "may change, if the same tokens are trained"},

@@ -9,6 +9,7 @@
 #include "config/description.h"
 #include "config/keys.h"
 #include "stream.h"
+#include "stream_version.h"
 
 static int print_text(int code, char *text, const struct rp_error *error)
 {
@@ -24,6 +25,8 @@ int rp_keys_stream(const struct rp_keys_arguments *arguments, struct rp_config *
     char *text = NULL;
     if (arguments->word_count > 0)
         return rp_cmd_misuse("config", "stream: expected -c FILE, found `%s`", arguments->words[0]);
+    if (config->lanes > 1) /* the run has begun as version 1: the engine refuses a new one */
+        rp_config_keep_version(config, 1);
     int code = rp_config_finish(config, &error);
     if (code >= 0)
         code = rp_config_describe(&text, config, &error);
@@ -40,6 +43,7 @@ int rp_keys_contract(const struct rp_keys_arguments *arguments, struct rp_config
     if (arguments->word_count > 0)
         return rp_cmd_misuse("config", "contract: expected -c FILE, found `%s`",
                              arguments->words[0]);
+    rp_version_keep(config, NULL, 0);
     int code = rp_config_finish(config, &error);
     if (code >= 0)
         code = rp_stream_open_corpus(&corpus, config, true, &error);

@@ -154,7 +154,8 @@ int rp_origin_finish(struct rp_cmd_line *arguments)
     else if (!describes)
         code = rp_fail(&error, -RP_E_USAGE, "give `-c CONFIG`, a checkpoint, or the name of a run",
                        "no stream was named");
-    return code < 0 ? rp_cmd_report(&error) : rp_cmd_config_finish(arguments);
+    return code < 0 ? rp_cmd_report(&error)
+                    : rp_cmd_config_finish_at(arguments, origin->token, origin->token_bytes);
 }
 
 void rp_origin_free(struct rp_origin *origin)
