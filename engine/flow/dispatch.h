@@ -14,7 +14,7 @@ struct rp_dispatch {
     struct rp_arena *arena;
     struct rp_reads reads;
     struct rp_plan *plan;
-    struct rp_plan *scout;        /* plans each step ahead (steps.h), or NULL */
+    struct rp_plan *scout;        /* plans each step ahead (scout.h), or NULL */
     uint64_t base_row, begin_row; /* row of micro-batch 0, and of the first one of this start */
     uint64_t batch;               /* batch = next micro-batch to plan */
     const uint64_t *start_batch;  /* [ring]: micro-batches below are not made for it */

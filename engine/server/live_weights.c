@@ -291,8 +291,8 @@ static int apply(struct rp_engine *engine, struct rp_error *error)
     if (code >= 0)
         code = rp_engine_describe(engine, error);
     rp_flow_forget_states_after(engine->delivery.flow, published);
-    rp_steps_forget_from(engine->delivery.steps,
-                         rp_delivery_row(&engine->delivery, begun_end(&engine->delivery)));
+    rp_scout_sums_forget_from(engine->delivery.steps,
+                              rp_delivery_row(&engine->delivery, begun_end(&engine->delivery)));
     rp_engine_forget_contents(stream);
     if (stream->kept_row > published) {
         free(stream->kept_state);

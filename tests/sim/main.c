@@ -208,6 +208,7 @@ static const char *const found_elsewhere[] = {
     "blame_next_stage",
     "close_files_in_use",
     "count_all_in_first_stage",
+    "count_steps_without_a_rank",
     "count_equal_saves",
     "count_older_deliveries",
     "count_rows_before_state",
