@@ -281,7 +281,7 @@ struct rp_state_head {
 struct rp_state_head rp_state_head(const void *token);
 
 /** The stream record of a token's stream, as rp_plan_contract writes it, but for the names of the
- * sources, which are not in a token: needs no plan and no corpus. Of version 2, a token has the
+ * sources, which are not in a token: needs no plan and no corpus. In version 2 a token has the
  * fixed parameters and the sources, but not the stages. Errors: as rp_state_info, and -ENOMEM. The
  * caller frees writer->text, also after an error. */
 RP_MUST_CHECK int rp_state_contract(const void *token, size_t bytes,

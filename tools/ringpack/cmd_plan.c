@@ -48,7 +48,7 @@ struct tally {
     uint64_t *source_tokens; /* [sources] emitted */
     struct rp_masked_tally masks;
     struct rp_step_tally steps;
-    struct rp_stage_tally stages; /* of stream version 2 */
+    struct rp_stage_tally stages; /* for stream version 2 */
     struct rp_picture *picture;   /* NULL = none is wanted */
     const struct rp_corpus *corpus;
     struct rp_preview preview;

@@ -37,7 +37,7 @@ struct rp_choosing_place {
     /* X·2^32 = reach·share + reach_rest */
     int64_t reach;
     uint64_t reach_rest;
-    uint32_t number; /* of the source */
+    uint32_t number; /* the source's number */
 };
 
 struct rp_choosing_block {

@@ -74,7 +74,7 @@ void rp_feed_states(const struct rp_feed *feed, struct rp_source_state *states);
 /** Replace the states of all sources. rp_feed_begin_row must follow. */
 void rp_feed_restore(struct rp_feed *feed, const struct rp_source_state *states, uint32_t count);
 
-/** The next piece: 1 with *piece and its *size, or 0 if there is none. Errors: -RP_E_CORRUPT,
+/** The next piece: 1 with *piece and its *size, or 0 at the end. Errors: -RP_E_CORRUPT,
  * -RP_E_EMPTY, -RP_E_CONFIG; after one the feed is between two states. */
 RP_MUST_CHECK int rp_feed_next(struct rp_feed *feed, struct rp_item_piece *piece, uint32_t *size,
                                struct rp_error *error);

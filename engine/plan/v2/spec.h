@@ -85,7 +85,7 @@ struct rp_stream_source {
     /* It left the config, and only stages that are begun name it (section 9.3). All but the name is
      * ignored. */
     bool is_absent;
-    enum rp_too_long too_long; /* RP_TOO_LONG_CUT: not atomic. Of a group: never CUT */
+    enum rp_too_long too_long; /* RP_TOO_LONG_CUT: not atomic. A group is never CUT */
     enum rp_drop_untrained drop_untrained;
     uint8_t passes;          /* R: the greatest count of `repeat`, 1 without one */
     struct rp_limits limits; /* before any stage sets them */

@@ -41,7 +41,7 @@ struct rp_stores {
 
     uint32_t capacity;          /* pieces, all stores together */
     struct rp_item_piece *fifo; /* by slot of `window`, or from `head` on */
-    uint32_t *fifo_sizes;       /* of the queue */
+    uint32_t *fifo_sizes;       /* sizes in the queue */
     uint32_t head, queued;      /* the queue */
     struct rp_window window;    /* lookahead: sizes */
     uint32_t pool_count;

@@ -3,7 +3,7 @@
 
 A step is found by its state token, which `ringpack state` makes. A private engine, with its own
 run directory and without checkpoints, delivers the rows from there on as any engine would: bytes
-take the same path as in the run. Of the run, only its config or one of its checkpoints is read, and
+take the same path as in the run. Only the run's config or one of its checkpoints is read, and
 no file is changed.
 """
 
