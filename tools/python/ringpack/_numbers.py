@@ -15,8 +15,8 @@ _OF_STEP = (
 )
 _COST = (
     "Cost of the rows of this batch by the run's cost model, an int: the sum of l·(K + l) over all "
-    "fragments, l being the places of the fragment (engine/plan/STREAM2.md, section 8). The time "
-    "of a model is proportional to it. K is the key `cost`; without it, that of the deal. None: the "
+    "fragments, l being the places of the fragment (engine/plan/STREAM2.md, section 8), which is "
+    "proportional to the time of a model. K is the key `cost`; without it, the deal's. None: the "
     "run has neither."
 )
 
