@@ -9,6 +9,7 @@
 
 #include "base/bits.h"
 #include "base/mem.h"
+#include "config/description.h"
 #include "stream_spec.h"
 #include "plan/v2/spec.h"
 
@@ -223,9 +224,6 @@ int rp_stream_open_plan_with(struct rp_plan **plan_out, const struct rp_config *
                              const struct rp_corpus *corpus, const struct rp_docs_per_row *found,
                              struct rp_error *error)
 {
-    int code = rp_config_check_served(config, error);
-    if (code < 0)
-        return code;
     if (config->stream_version > 1)
         return open_compiled_plan(plan_out, config, corpus, error);
     struct rp_plan_config plan_config = plan_config_of(config, corpus);
@@ -234,7 +232,7 @@ int rp_stream_open_plan_with(struct rp_plan **plan_out, const struct rp_config *
         return -ENOMEM;
     if (plan_config.max_docs_per_row == 0)
         plan_config.max_docs_per_row = found->standard;
-    code = rp_plan_open(plan_out, &plan_config, sources, config->source_count, error);
+    int code = rp_plan_open(plan_out, &plan_config, sources, config->source_count, error);
     free(sources);
     return code;
 }
@@ -277,6 +275,8 @@ int rp_stream_make_contract(char **text_out, struct rp_contract *contract_out,
         rp_contract_add(&writer, delivery[i], "%s", value);
         if (!strcmp(delivery[i], "sections"))
             add_masks(&writer, config, corpus);
+        if (!strcmp(delivery[i], "sections"))
+            rp_config_add_batches(&writer, config);
     }
     *text_out = writer.text;
     if (writer.out_of_memory)

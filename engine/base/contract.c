@@ -15,6 +15,7 @@ enum kind {
     KIND_KEY,     /* a key of the config with that name */
     KIND_CORPUS,  /* the content of the corpus */
     KIND_WEIGHT,  /* the weight of a source */
+    KIND_STAGE,   /* a key of a stage of the config */
     KIND_VERSION, /* a version of the specification */
     KIND_LABEL,   /* information for people, never compared: sign `:` */
 };
@@ -68,6 +69,8 @@ static const struct rule {
     {"drop_last", '=', KIND_KEY, RESUME, NULL},
     {"sections", '=', KIND_KEY, RESUME | RP_AT_ATTACH, NULL},
     {"source[].mask", '=', KIND_CORPUS, RESUME, "mask of source %s"},
+    {"stage[].batch_size", '=', KIND_STAGE, RESUME, NULL},
+    {"stage[].global_batch_size", '=', KIND_STAGE, RESUME, NULL},
     {"token_dtype", '=', KIND_KEY, RESUME, NULL},
     {"label_mode", '=', KIND_KEY, RESUME, NULL},
     {"pad_id", '=', KIND_KEY, RESUME, NULL},
@@ -79,18 +82,21 @@ static const struct rule *const unknown_rule = &rules[RP_ARRAY_COUNT(rules) - 1]
 #define NAME_BYTES (RP_RECORD_NAME_MAX + 1)
 #define RECORD "record[" /* the names of the records of version 2 begin with it */
 
-/* Set name to `source[].weight` for `source[0003].weight`, and return 3; UINT32_MAX for a field of
- * no source. */
+/* Set name to `source[].weight` for `source[0003].weight`, and return 3; so of a stage. UINT32_MAX
+ * for a field of neither. */
 static uint32_t without_number(const struct rp_field *field, char name[NAME_BYTES])
 {
-    static const char source[] = "source[";
+    static const char source[] = "source[", stage[] = "stage[";
     uint32_t number = 0, at = sizeof source - 1;
     snprintf(name, NAME_BYTES, "%.*s", (int)field->name_bytes, field->name);
-    if (strncmp(name, source, at) != 0)
+    if (strncmp(name, stage, sizeof stage - 1) == 0)
+        at = sizeof stage - 1;
+    else if (strncmp(name, source, at) != 0)
         return UINT32_MAX;
+    uint32_t begin = at;
     for (; name[at] >= '0' && name[at] <= '9' && number < RP_CONTRACT_BYTES_MAX; at++)
         number = 10 * number + (uint32_t)(name[at] - '0');
-    memmove(name + sizeof source - 1, name + at, strlen(name + at) + 1);
+    memmove(name + begin, name + at, strlen(name + at) + 1);
     return number;
 }
 
@@ -134,6 +140,18 @@ void rp_contract_add_of_source(struct rp_record_writer *writer, uint32_t source,
     char rule_name[NAME_BYTES], full_name[NAME_BYTES];
     snprintf(rule_name, sizeof rule_name, "source[].%s", name);
     snprintf(full_name, sizeof full_name, "source[%04u].%s", source, name);
+    va_list arguments;
+    va_start(arguments, format);
+    add_line(writer, rule_name, full_name, format, arguments);
+    va_end(arguments);
+}
+
+void rp_contract_add_of_stage(struct rp_record_writer *writer, uint32_t stage, const char *name,
+                              const char *format, ...)
+{
+    char rule_name[NAME_BYTES], full_name[NAME_BYTES];
+    snprintf(rule_name, sizeof rule_name, "stage[].%s", name);
+    snprintf(full_name, sizeof full_name, "stage[%04u].%s", stage, name);
     va_list arguments;
     va_start(arguments, format);
     add_line(writer, rule_name, full_name, format, arguments);
@@ -250,6 +268,9 @@ static void write_hint(char *hint, size_t bytes, const struct difference *differ
                      ? "set the weights back, and restart the engine"
                      : "`ringpack plan -c CONFIG --state FILE` shows the mixture of the new ones "
                        "from there on: take them with --accept-weights, or set the weights back");
+    else if (kind == KIND_STAGE)
+        snprintf(setting, sizeof setting, "set it back to %s in that stage of the config",
+                 difference->had);
     else if (kind == KIND_VERSION)
         snprintf(setting, sizeof setting, "use one ringpack on both sides");
 

@@ -16,6 +16,7 @@
     X(ask_for_each_reader, "metrics asks an engine for each reader, however many there are")       \
     X(ask_silent_engines, "an engine that has not answered is asked again at each look")           \
     X(blame_next_stage, "waits for a read are blamed on packing")                                  \
+    X(change_steps_late, "the sizes of a stage hold one step late")                                \
     X(close_files_in_use, "a descriptor is closed while reads of its file may be in flight")       \
     X(count_steps_from_attach, "a state token given after an attach does not begin a step")        \
     X(count_equal_saves, "a second save at one position counts as another position to keep")       \

@@ -133,18 +133,6 @@ static void give_back(struct rp_client *client, struct rp_mapping *mapping)
     }
 }
 
-/* Advance the client's state past a batch; `lease` 0: it was passed over. With `lock` held. */
-static void advance(struct rp_client *client, const uint8_t *slot,
-                    const struct rp_slot_header *header, uint64_t lease)
-{
-    const struct rp_geometry *g = &client->current->view.geometry;
-    rp_client_keep_token(client, slot + header->state_offset, header->state_bytes, lease,
-                         header->batch);
-    client->next_row = header->next_row;
-    client->attach_row = g->base_row + (header->batch + 1) * g->rows * g->world;
-    client->lost_ns = 0;
-}
-
 /* Record a lease on a slot that was just taken, and advance the client's state past it. With `lock`
  * held. */
 static void lend(struct rp_client *client, const uint8_t *slot, const struct rp_slot_header *header)
@@ -154,9 +142,9 @@ static void lend(struct rp_client *client, const uint8_t *slot, const struct rp_
     mapping->held[header->batch & (g->slots - 1)] = header->batch + 1;
     mapping->leases++;
     client->leases++;
-    advance(client, slot, header, mapping->number);
+    rp_client_advance(client, slot, header, mapping->number);
     client->counts.batches++;
-    client->counts.rows += g->rows;
+    client->counts.rows += header->rows;
     client->counts.tokens += header->tokens_real;
 }
 
@@ -165,7 +153,7 @@ static void pass_over(struct rp_client *client, const uint8_t *slot,
                       const struct rp_slot_header *header)
 {
     client->current->passed = header->batch + 1;
-    advance(client, slot, header, 0);
+    rp_client_advance(client, slot, header, 0);
     give_back(client, client->current);
 }
 

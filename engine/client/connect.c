@@ -109,7 +109,7 @@ static int send_attach(const struct rp_client *client, int fd, struct rp_error *
     request.replica = client->options.replica;
     request.replicas = client->options.replicas;
     request.next_row = client->attach_row;
-    request.step_row = again ? client->geometry.base_row : RP_NEXT_ROW_ANY;
+    request.step_row = again ? client->step_row : RP_NEXT_ROW_ANY;
     request.state_bytes = (uint32_t)state->bytes;
     request.contract_bytes = (uint32_t)contract_bytes;
     request.expects = !again && contract_bytes > 0;
@@ -135,12 +135,13 @@ static int check_continuation(const struct rp_client *client, const struct rp_ri
 
 /* The first attach is at `row`. Rows of padding after the stream are numbered as well, but the
  * state token and next_row stay at the end of the last row. */
-static void take_first_row(struct rp_client *client, uint64_t row)
+static void take_first_row(struct rp_client *client, const struct rp_reply *reply)
 {
-    uint64_t state_row = row;
+    uint64_t row = reply->first_row, state_row = row;
     const struct rp_kept_token *state = rp_client_newest(client);
     (void)rp_client_token_row(state->token, state->bytes, &state_row);
     client->attach_row = row;
+    client->step_row = reply->step_row;
     client->next_row = rp_min_u64(row, state_row);
 }
 
@@ -149,13 +150,12 @@ static int adopt(struct rp_client *client, struct rp_mapping *mapping, int fd,
                  const struct rp_client_reply *reply, struct rp_error *error)
 {
     const struct rp_geometry *g = &mapping->view.geometry;
-    uint64_t row = g->base_row + reply->head.first_batch * g->rows * g->world;
     size_t contract_bytes = reply->head.contract_bytes;
     size_t state_bytes = reply->head.text_bytes - contract_bytes; /* check_reply */
     int code = rp_client_take_contract(client, &mapping->view, reply->text + state_bytes,
                                        contract_bytes, error);
     if (code == 0)
-        code = check_continuation(client, &mapping->view, row, error);
+        code = check_continuation(client, &mapping->view, reply->head.first_row, error);
     mapping->held = rp_calloc(g->slots, sizeof *mapping->held);
     if (code == 0 && !mapping->held)
         code = rp_fail(error, -ENOMEM, NULL, "attaching: out of memory");
@@ -168,7 +168,7 @@ static int adopt(struct rp_client *client, struct rp_mapping *mapping, int fd,
             rp_client_keep_token(client, (const uint8_t *)reply->text, state_bytes, 0, 0);
         client->geometry = *g;
         if (client->attaches == 0)
-            take_first_row(client, row);
+            take_first_row(client, &reply->head);
         mapping->number = ++client->attaches;
         mapping->older = client->mappings;
         client->mappings = client->current = mapping;
@@ -189,6 +189,7 @@ static int open_ring(struct rp_client *client, int fd, struct rp_client_reply *r
     int code = rp_ring_view_open(&mapping->view, fds[0], fds[1], reply->head.first_batch, error);
     if (code == 0) {
         mapping->view.replica = client->options.replica;
+        mapping->view.next_row = reply->head.first_row;
         code = adopt(client, mapping, fd, reply, error);
         if (code < 0)
             rp_ring_view_close(&mapping->view);

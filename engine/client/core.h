@@ -80,6 +80,7 @@ struct rp_client {
     unsigned newest;   /* index in kept: the state, the token after the last batch that was lent */
     uint64_t next_row; /* the state's; RP_NEXT_ROW_ANY before the first attach */
     uint64_t attach_row; /* to attach at: next_row, or farther in the padding after the stream */
+    uint64_t step_row;   /* the first row of its step */
     uint64_t lost_ns;    /* when the engine was found dead; 0: a batch was taken since */
     struct rp_client_counts counts;
     struct rp_client_step step;
@@ -125,6 +126,10 @@ RP_MUST_CHECK int rp_client_copy_options(struct rp_client *client,
  * room for it. */
 void rp_client_keep_token(struct rp_client *client, const uint8_t *token, size_t bytes,
                           uint64_t lease, uint64_t number);
+/** Advance the client's state past a batch of the current mapping; `lease` 0: it was passed over.
+ * With `lock` held. */
+void rp_client_advance(struct rp_client *client, const uint8_t *slot,
+                       const struct rp_slot_header *header, uint64_t lease);
 /** Give every entry of the token ring room for that many bytes. With `lock` held. */
 RP_MUST_CHECK int rp_client_reserve_tokens(struct rp_client *client, size_t bytes,
                                            struct rp_error *error);

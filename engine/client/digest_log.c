@@ -126,10 +126,11 @@ void rp_client_digest_add(struct rp_client *client, const struct rp_batch *batch
 {
     struct rp_digest_log *log = &client->digest;
     const struct rp_geometry *g = &client->geometry;
-    uint64_t end = client->attach_row, rows = (uint64_t)g->rows * g->world, every;
+    uint64_t end = client->attach_row, rows = (uint64_t)batch->rows * g->world, every;
     if (!is_kept(client) || client->next_row <= end - rows)
         return; /* the batch is padding after the stream, of every rank */
-    if (!rp_mul_u64(client->options.digest_steps, rows * g->micro_batches, &every))
+    if (!rp_mul_u64(client->options.digest_steps, (uint64_t)g->rows * g->world * g->micro_batches,
+                    &every))
         every = UINT64_MAX;
     if (log->is_begun && log->end_row != end - rows) /* the monitor is off, or counts gaps */
         *log = (struct rp_digest_log){.path = log->path};

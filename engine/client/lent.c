@@ -8,8 +8,8 @@ static void set_step(struct rp_client *client, const struct rp_slot_header *head
                      struct rp_batch *batch)
 {
     const struct rp_geometry *g = &client->current->view.geometry;
-    uint64_t first = header->batch - header->batch % rp_geometry_micro_batches(g);
-    uint64_t first_row = g->base_row + first * g->rows * g->world;
+    uint64_t first_row = header->first_row - (uint64_t)g->rank * header->rows -
+                         (uint64_t)header->micro_batch * header->rows * g->world;
     struct rp_client_step *step = &client->step;
     if (header->known & RP_KNOWN_STEP)
         *step = (struct rp_client_step){true, first_row, header->step_rows, header->step_tokens,
@@ -31,7 +31,7 @@ struct rp_batch rp_client_batch_of(struct rp_client *client, const uint8_t *slot
                              .number = header->batch,
                              .first_row = header->first_row,
                              .next_row = header->next_row,
-                             .rows = g->rows,
+                             .rows = header->rows,
                              .seq_len = g->seq_len,
                              .rows_real = header->rows_real,
                              .tokens_real = header->tokens_real,
@@ -39,6 +39,9 @@ struct rp_batch rp_client_batch_of(struct rp_client *client, const uint8_t *slot
                              .max_seqlen = header->max_seqlen,
                              .segments = header->segments,
                              .sum_len_squared = header->sum_len_squared,
+                             .step = header->step,
+                             .micro_batch = header->micro_batch,
+                             .micro_batches = header->micro_batches,
                              .cost = header->cost,
                              .known = header->known & RP_KNOWN_COST};
     for (unsigned i = 0; i < RP_SECTION_COUNT; i++)

@@ -52,7 +52,7 @@ static struct found check_rows(const struct rp_geometry *g, const uint8_t *slot,
 {
     const struct rp_row_info *rows =
         (const struct rp_row_info *)(const void *)(slot + g->sections[RP_SECTION_ROWS].offset);
-    for (uint32_t i = 0; i < g->rows; i++)
+    for (uint32_t i = 0; i < header->rows; i++)
         if (rows[i].row != header->first_row + i)
             return compare_row(header->first_row + i, rows[i].row);
     return (struct found){FINE, 0, 0};
@@ -117,7 +117,7 @@ static bool is_next_token(const uint8_t *was, size_t was_bytes, const uint8_t *i
 static struct found check(const struct rp_client *client, const struct rp_geometry *g,
                           const uint8_t *slot, const struct rp_slot_header *header)
 {
-    uint64_t begin = g->base_row + header->batch * g->rows * g->world;
+    uint64_t begin = header->first_row - (uint64_t)g->rank * header->rows;
     const struct rp_kept_token *state = rp_client_newest(client);
     struct found found = compare_row(client->attach_row, begin);
     if (found.finding == FINE)

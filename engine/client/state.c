@@ -41,6 +41,22 @@ void rp_client_keep_token(struct rp_client *client, const uint8_t *token, size_t
     kept->number = number;
 }
 
+void rp_client_advance(struct rp_client *client, const uint8_t *slot,
+                       const struct rp_slot_header *header, uint64_t lease)
+{
+    const struct rp_geometry *g = &client->current->view.geometry;
+    rp_client_keep_token(client, slot + header->state_offset, header->state_bytes, lease,
+                         header->batch);
+    client->next_row = header->next_row;
+    uint64_t rows = (uint64_t)header->rows * g->world;
+    uint64_t begin = header->first_row - (uint64_t)g->rank * header->rows;
+    client->attach_row = begin + rows;
+    client->step_row = header->micro_batch + 1 == header->micro_batches
+                           ? client->attach_row
+                           : begin - header->micro_batch * rows;
+    client->lost_ns = 0;
+}
+
 int rp_client_reserve_tokens(struct rp_client *client, size_t bytes, struct rp_error *error)
 {
     if (bytes <= client->token_capacity)
@@ -124,6 +140,14 @@ uint64_t rp_client_next_row(const struct rp_client *client)
 {
     pthread_mutex_lock(rp_client_lock(client));
     uint64_t row = client->next_row;
+    pthread_mutex_unlock(rp_client_lock(client));
+    return row;
+}
+
+uint64_t rp_client_step_row(const struct rp_client *client)
+{
+    pthread_mutex_lock(rp_client_lock(client));
+    uint64_t row = client->step_row;
     pthread_mutex_unlock(rp_client_lock(client));
     return row;
 }

@@ -88,6 +88,7 @@ void rp_config_free(struct rp_config *config)
     for (size_t i = 0; i < RP_ARRAY_COUNT(nested); i++)
         rp_key_free_nested(&rp_config_key_table[nested[i]], config);
     rp_key_free_texts(rp_config_key_table, RP_KEY_COUNT, config);
+    free(config->batches.stages);
     free(config->path);
     free(config->called);
     free(config->text);

@@ -99,9 +99,10 @@ struct rp_config {
     uint64_t global_batch_size;      /* rows per step; 0 = batch_size * dp_world_size */
     uint32_t rank_first, rank_count; /* `ranks: 0-3`: the ranks this node serves; default all */
     uint32_t replicas; /* 1; consumers of this node that need the batches of one rank */
-    bool drop_last;    /* false */
-    int64_t pad_id;    /* 0 */
-    char *profile;     /* one of RP_PROFILES; default min */
+    struct rp_config_batches batches; /* once the config is finished; at least one entry */
+    bool drop_last;                   /* false */
+    int64_t pad_id;                   /* 0 */
+    char *profile;                    /* one of RP_PROFILES; default min */
     uint32_t sections; /* bit per rp_section: `sections`, and the sections of the given profile */
     uint32_t sections_unlisted; /* which a profile has added to a list that names some of its own */
     uint32_t token_dtype; /* `token_dtype`: i32 | i64 | u16 (enum rp_dtype), for input_ids, labels
@@ -189,8 +190,11 @@ RP_MUST_CHECK int rp_config_set(struct rp_config *config, const char *key, const
  * and writes no run record. Before rp_config_finish. */
 RP_MUST_CHECK int rp_config_make_private(struct rp_config *config, struct rp_error *error);
 
-/** Refuse batch sizes that change at a stage, which no engine serves yet. */
-RP_MUST_CHECK int rp_config_check_served(const struct rp_config *config, struct rp_error *error);
+/** The first row of a step, counted from row 0; false if it is above 2^63. And the first step that
+ * begins at a row or after it. */
+RP_MUST_CHECK bool rp_config_row_of_step(const struct rp_config *config, uint64_t step,
+                                         uint64_t *row);
+uint64_t rp_config_step_from(const struct rp_config *config, uint64_t row);
 
 /** The place of a part of a nested key, as messages begin: "c.yaml:3:5: " or "--stages:1:5: ". */
 void rp_config_place_text(const struct rp_config *config, const char *key,

@@ -13,6 +13,7 @@
 #include "base/bits.h"
 #include "base/contract.h"
 #include "base/mem.h"
+#include "config/key.h"
 #include "object/url.h"
 
 #define TEXT_BYTES_MAX (1u << 20) /* as a file of a config has */
@@ -236,6 +237,18 @@ static void add_stream_2(struct rp_record_writer *writer, const struct rp_config
     rp_contract_add(writer, "window_blocks", "%" PRIu32, is_block ? config->window_blocks : 0);
 }
 
+void rp_config_add_batches(struct rp_record_writer *writer, const struct rp_config *config)
+{
+    for (uint32_t i = 0; i < config->stages.count; i++) {
+        const struct rp_config_stage *stage = &config->stages.stages[i];
+        if (stage->places[RP_STAGE_KEY_batch_size].line)
+            rp_contract_add_of_stage(writer, i, "batch_size", "%" PRIu32, stage->batch_size);
+        if (stage->places[RP_STAGE_KEY_global_batch_size].line)
+            rp_contract_add_of_stage(writer, i, "global_batch_size", "%" PRIu64,
+                                     stage->global_batch_size);
+    }
+}
+
 int rp_config_describe(char **text_out, const struct rp_config *config, struct rp_error *error)
 {
     /* all of the delivery but its sections: a trainer takes those that it needs */
@@ -252,8 +265,11 @@ int rp_config_describe(char **text_out, const struct rp_config *config, struct r
     else
         add_stream_2(&writer, config, &walk);
     rp_record_end(&writer);
-    for (size_t i = 0; i < RP_ARRAY_COUNT(delivery); i++)
+    for (size_t i = 0; i < RP_ARRAY_COUNT(delivery); i++) {
+        if (!strcmp(delivery[i], "token_dtype"))
+            rp_config_add_batches(&writer, config);
         add_key(&writer, config, delivery[i]);
+    }
     *text_out = writer.text;
     return writer.out_of_memory ? rp_fail(error, -ENOMEM, NULL, "out of memory for a description")
                                 : 0;

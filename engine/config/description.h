@@ -17,12 +17,16 @@
 
 #include "base/fail.h"
 #include "base/hash.h"
+#include "base/record.h"
 #include "config/config.h"
 
 /** The description of a finished config: the two records of a contract, as text that the caller
  * frees. */
 RP_MUST_CHECK int rp_config_describe(char **text_out, const struct rp_config *config,
                                      struct rp_error *error);
+
+/** Add the sizes of batches that stages set, as fields of the delivery. */
+void rp_config_add_batches(struct rp_record_writer *writer, const struct rp_config *config);
 
 /** Its corpus_files, as hexadecimal text. -ENOMEM. */
 RP_MUST_CHECK int rp_config_describe_files(char text[RP_HASH_HEX_BYTES],

@@ -419,5 +419,7 @@ int rp_config_finish(struct rp_config *config, struct rp_error *error)
         code = rp_config_finish_version(config, error);
     if (code == 0)
         code = rp_config_finish_stages(config, error);
+    if (code == 0)
+        code = rp_config_finish_batches(config, error);
     return code == 0 ? finish_machine(config, error) : code;
 }

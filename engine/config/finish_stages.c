@@ -189,6 +189,22 @@ static int check_rows(struct walk *walk)
     return check_packing(walk);
 }
 
+/* Stage 0 has the sizes of the config. */
+static int check_first_batches(const struct walk *walk)
+{
+    const struct rp_config_stage *stage = walk->stage;
+    if (sets(walk, RP_STAGE_KEY_batch_size) && stage->batch_size != walk->config->batch_size)
+        return FAIL_STAGE(walk, batch_size, "set the key batch_size of the config",
+                          "stage 0 has %u, and the config %u", stage->batch_size,
+                          walk->config->batch_size);
+    if (sets(walk, RP_STAGE_KEY_global_batch_size) &&
+        stage->global_batch_size != walk->config->global_batch_size)
+        return FAIL_STAGE(walk, global_batch_size, "set the key global_batch_size of the config",
+                          "stage 0 has %" PRIu64 ", and the config %" PRIu64,
+                          stage->global_batch_size, walk->config->global_batch_size);
+    return 0;
+}
+
 static int check_batches(struct walk *walk)
 {
     const struct rp_config_stage *stage = walk->stage;
@@ -207,7 +223,7 @@ static int check_batches(struct walk *walk)
                           "batch_size * seq_len of stage %u is %" PRIu64
                           "; at most 2147483647 tokens fit a batch",
                           walk->number, (uint64_t)walk->batch_size * walk->seq_len);
-    return 0;
+    return walk->number == 0 ? check_first_batches(walk) : 0;
 }
 
 /* ---- the end of a stage ---------------------------------------------------------------------- */
@@ -298,6 +314,7 @@ static int finish_stage(struct walk *walk)
     if (code < 0)
         return code;
     walk->stage->step_rows = walk->step_rows;
+    walk->stage->batch_rows = (uint64_t)walk->batch_size * walk->config->dp_world_size;
     if (is_last && sets(walk, RP_STAGE_KEY_until))
         return FAIL_STAGE(walk, until, "leave it out, or add a stage after it",
                           "the last stage ends with the stream");
@@ -305,24 +322,6 @@ static int finish_stage(struct walk *walk)
 }
 
 /* ---- skips ----------------------------------------------------------------------------------- */
-
-/* The first row of a step. */
-static wide row_of_step(const struct rp_config *config, uint64_t step)
-{
-    const struct rp_config_stages *stages = &config->stages;
-    uint32_t low = 0, high = stages->count;
-    if (high == 0)
-        return (wide)step * config->global_batch_size;
-    while (high - low > 1) {
-        uint32_t middle = low + (high - low) / 2;
-        if (stages->stages[middle].first_step <= step)
-            low = middle;
-        else
-            high = middle;
-    }
-    const struct rp_config_stage *stage = &stages->stages[low];
-    return stage->from + (wide)(step - stage->first_step) * stage->step_rows;
-}
 
 static int compare_ranges(const void *a, const void *b)
 {
@@ -344,12 +343,12 @@ static int finish_skips(struct rp_config *config, struct rp_error *error)
     skip->all.ranges = all;
     for (uint32_t i = 0; i < skip->steps.count; i++) {
         const struct rp_config_range *steps = &skip->steps.ranges[i];
-        wide first = row_of_step(config, steps->first), end = row_of_step(config, steps->end);
-        if (end > ROWS_MAX)
+        uint64_t first, end;
+        if (!rp_config_row_of_step(config, steps->first, &first) ||
+            !rp_config_row_of_step(config, steps->end, &end))
             return rp_key_fail(rp_config_nested_place(config, RP_KEY_skip, steps->place), "steps",
                                NULL, error, "step %" PRIu64 " has rows above 2^63", steps->end - 1);
-        all[skip->rows.count + i] = (struct rp_config_range){(uint64_t)first, (uint64_t)end,
-                                                             steps->place};
+        all[skip->rows.count + i] = (struct rp_config_range){first, end, steps->place};
     }
     qsort(all, count, sizeof *all, compare_ranges);
     for (uint32_t i = 0; i < count; i++) {
@@ -390,28 +389,4 @@ int rp_config_finish_stages(struct rp_config *config, struct rp_error *error)
         code = finish_stage(&walk);
     }
     return code == 0 ? finish_skips(config, error) : code;
-}
-
-int rp_config_check_served(const struct rp_config *config, struct rp_error *error)
-{
-    static const struct {
-        enum rp_stage_key_index of_stage;
-        enum rp_key_index key;
-    } batches[] = {{RP_STAGE_KEY_global_batch_size, RP_KEY_global_batch_size},
-                   {RP_STAGE_KEY_batch_size, RP_KEY_batch_size}};
-    for (uint32_t i = 0; i < config->stages.count; i++) {
-        const struct rp_config_stage *stage = &config->stages.stages[i];
-        for (size_t k = 0; k < RP_ARRAY_COUNT(batches); k++) {
-            const struct rp_key *key = &rp_stage_key_table[batches[k].of_stage];
-            struct rp_config_place place = stage->places[batches[k].of_stage];
-            uint64_t had = rp_key_number(&rp_config_key_table[batches[k].key], config);
-            if (place.line && rp_key_number(key, stage) != had)
-                return rp_key_fail(rp_config_nested_place(config, RP_KEY_stages, place), key->name,
-                                   "give all stages the size that the config has", error,
-                                   "stage %u changes it from %" PRIu64 " to %" PRIu64
-                                   ", which no engine of this version serves",
-                                   i, had, rp_key_number(key, stage));
-        }
-    }
-    return 0;
 }

@@ -423,6 +423,8 @@ RP_MUST_CHECK int rp_config_check_version(const struct rp_config *config, struct
 RP_MUST_CHECK int rp_config_finish_version(struct rp_config *config, struct rp_error *error);
 /** Compile stages and skips to rows (finish_stages.c). */
 RP_MUST_CHECK int rp_config_finish_stages(struct rp_config *config, struct rp_error *error);
+/** Set `batches` (batches.c). The stages are finished. */
+RP_MUST_CHECK int rp_config_finish_batches(struct rp_config *config, struct rp_error *error);
 
 /** The place of a key of the config; of a part of a nested key; of a key of a source. */
 struct rp_key_place rp_config_key_place(const struct rp_config *config, enum rp_key_index key);

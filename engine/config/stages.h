@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/cost.h"
+#include "base/numbering.h"
 
 /* In the file, or in the text of an option; from 1. Line 0: not given. */
 struct rp_config_place {
@@ -78,7 +79,7 @@ struct rp_config_stage {
     uint32_t seq_len, align, packing, window, fill, spread, max_docs_per_row;
     struct rp_config_deal deal;
     /* once the config is finished: its first row and step, and the values in force */
-    uint64_t from, first_step, step_rows;
+    uint64_t from, first_step, step_rows, batch_rows; /* batch_rows: over all ranks */
 };
 
 /* Numbers first … end - 1, of rows or of steps. */
@@ -111,6 +112,14 @@ struct rp_config_repeats {
 struct rp_config_stages {
     struct rp_config_stage *stages;
     uint32_t count;
+};
+
+/* The sizes of batches and steps by stage. A stage that changes none of them has no entry. */
+struct rp_config_batches {
+    struct rp_batch_stage *stages;
+    uint32_t count;
+    uint32_t rows_max;         /* the largest batch_size */
+    uint64_t step_batches_max; /* the most micro-batches of a step */
 };
 
 #endif

@@ -36,7 +36,8 @@ static void add_segment(struct totals *totals, int32_t *ends, uint32_t *end, uin
 /* Ends of all segments over the flat batch (padding inside a row belongs to the segment before it,
  * a pad tail is a segment of its own), then the end of the batch up to the capacity; and the sums
  * of the header on the way. */
-static struct totals complete_boundaries(const struct rp_geometry *g, uint8_t *slot)
+static struct totals complete_boundaries(const struct rp_geometry *g, uint32_t row_count,
+                                         uint8_t *slot)
 {
     const int32_t *lengths =
         (const int32_t *)(const void *)(slot + g->sections[RP_SECTION_DOC_LENS].offset);
@@ -50,7 +51,7 @@ static struct totals complete_boundaries(const struct rp_geometry *g, uint8_t *s
     uint32_t end = 0;
     if (ends)
         ends[0] = 0;
-    for (uint32_t i = 0; i < g->rows; i++, lengths += g->max_docs_per_row) {
+    for (uint32_t i = 0; i < row_count; i++, lengths += g->max_docs_per_row) {
         RP_ASSERT(rows[i].fragments <= g->max_docs_per_row && rows[i].tokens <= g->seq_len);
         uint32_t align = of_plans->offset ? plans[i].align : 1, row_end = (i + 1) * g->seq_len;
         for (uint32_t f = 0; f < rows[i].fragments; f++) {
@@ -65,7 +66,7 @@ static struct totals complete_boundaries(const struct rp_geometry *g, uint8_t *s
         totals.tokens_real += rows[i].tokens;
         totals.tokens_loss += rows[i].tokens - rows[i].fragments;
     }
-    RP_ASSERT(end == g->rows * g->seq_len); /* segments and pad tails cover every row */
+    RP_ASSERT(end == row_count * g->seq_len); /* segments and pad tails cover every row */
     if (ends)
         for (uint64_t i = totals.segments + 1; i < layout->bytes / sizeof *ends; i++)
             ends[i] = (int32_t)end;
@@ -77,7 +78,10 @@ static void complete_batch(struct rp_deliver *d, uint32_t ring, const struct rp_
     const struct rp_geometry *g = &d->rings[ring].geometry;
     uint64_t batch = last->batch;
     uint8_t *slot = rp_ring_slot(&d->rings[ring], batch);
-    struct totals totals = complete_boundaries(g, slot);
+    const struct rp_numbering_part *part = rp_numbering_of_batch(d->numbering, batch);
+    uint64_t step_batches = rp_numbering_step_batches(part);
+    uint32_t rows = (uint32_t)(part->batch_rows / g->world);
+    struct totals totals = complete_boundaries(g, rows, slot);
     struct rp_batch_sums sums = d->sums[ring];
     int64_t labels = (int64_t)totals.tokens_loss - sums.unlabelled;
     RP_ASSERT(labels >= 0 && labels <= totals.tokens_real);
@@ -94,7 +98,8 @@ static void complete_batch(struct rp_deliver *d, uint32_t ring, const struct rp_
         .batch = batch,
         .generation =
             ((const struct rp_ring_header *)(const void *)d->rings[ring].data.data)->generation,
-        .first_row = d->base_row + (batch * g->world + g->rank) * g->rows,
+        .first_row = part->row + (batch - part->batch) * part->batch_rows +
+                     (uint64_t)g->rank * rows,
         .next_row = next_row,
         .sum_len_squared = totals.sum_len_squared,
         .rows_real = totals.rows_real,
@@ -106,6 +111,10 @@ static void complete_batch(struct rp_deliver *d, uint32_t ring, const struct rp_
         .state_offset = RP_SLOT_STATE_OFFSET,
         .skips_step = last->skips_step,
         .known = last->step.is_known ? RP_KNOWN_STEP : 0,
+        .rows = rows,
+        .micro_batch = (uint32_t)((batch - part->batch) % step_batches),
+        .micro_batches = (uint32_t)step_batches,
+        .step = part->step + (batch - part->batch) / step_batches,
     };
     if (sums.without_cost == 0) {
         header->known |= RP_KNOWN_COST;

@@ -90,7 +90,7 @@ struct rp_deliver {
     struct rp_a32 unannounced; /* 1: a ring has batches to announce. Writer: who has the turn */
     struct rp_a32 turn; /* 1: taken. Its holder owns all that follows, and the rings' words */
     struct rp_event turn_given_back;
-    uint64_t base_row;
+    const struct rp_numbering *numbering;
     uint64_t next_ticket; /* first ticket not yet retired */
     uint64_t wake_at;     /* wake the engine when every ring has released this many batches */
     /* a catch-up flow leaves batches from here on to the main flow. Else UINT64_MAX */

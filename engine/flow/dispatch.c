@@ -346,15 +346,16 @@ static bool is_left_out(const struct rp_dispatch *d, uint32_t ring)
 static int plan_batch(struct rp_dispatch *d, struct rp_error *error)
 {
     const struct rp_flow_options *o = d->options;
-    uint64_t row = d->base_row + d->batch * o->rows * o->world;
-    uint64_t step_row = row - d->batch % d->micro_batches * o->rows * o->world;
-    d->skips_step = rp_plan_skips(d->plan, step_row, o->global_batch_rows);
+    const struct rp_numbering_part *part = rp_numbering_of_batch(d->numbering, d->batch);
+    uint64_t in_part = (d->batch - part->batch) * part->batch_rows, row = part->row + in_part;
+    uint64_t rows = part->batch_rows / o->world;
+    d->skips_step = rp_plan_skips(d->plan, row - in_part % part->step_rows, part->step_rows);
     rp_join_rings(d->arena, d->options->rank_count, d->batch, d->wake_fd);
     for (uint32_t rank = 0; rank < o->world; rank++) {
         uint32_t ring = rank - o->rank_first;
         bool wanted = rank >= o->rank_first && ring < o->rank_count &&
                       d->batch >= d->start_batch[ring] && !is_left_out(d, ring);
-        for (uint32_t i = 0; i < o->rows; i++, row++) {
+        for (uint32_t i = 0; i < rows; i++, row++) {
             int code = plan_row(d, row, ring, i, wanted, error);
             if (code < 0)
                 return code;
@@ -374,9 +375,9 @@ static int plan_batch(struct rp_dispatch *d, struct rp_error *error)
  * the step exists. Decided from the plan only, so equally on every node. */
 static int begin_step(struct rp_dispatch *d, struct rp_error *error)
 {
-    const struct rp_scout scout = {d->options, d->arena, d->scout, &d->reads.masks, d->base_row};
+    const struct rp_scout scout = {d->options, d->arena, d->scout, &d->reads.masks, d->numbering};
     int code = rp_scout_find(&scout, d->batch, &d->step, error);
-    if (code < 0 || d->batch % d->micro_batches != 0)
+    if (code < 0 || rp_numbering_micro_batch(d->numbering, d->batch) != 0)
         return code < 0 ? code : 1;
     if (d->options->drop_last && d->scout)
         return (int)d->step.is_whole;
@@ -387,7 +388,8 @@ static int begin_step(struct rp_dispatch *d, struct rp_error *error)
 static int dispatch_all(struct rp_dispatch *d, struct rp_error *error)
 {
     int code = save_state(d, error);
-    for (bool begins = true; code >= 0; begins = d->batch % d->micro_batches == 0) {
+    for (bool begins = true; code >= 0;
+         begins = rp_numbering_micro_batch(d->numbering, d->batch) == 0) {
         if (begins) {
             code = begin_step(d, error);
             if (code <= 0)
@@ -481,9 +483,6 @@ static void *dispatch_main(void *argument)
 int rp_dispatch_start(struct rp_dispatch *d, struct rp_error *error)
 {
     RP_ASSERT(!d->started && !d->ticket);
-    d->micro_batches = d->options->global_batch_rows /
-                       ((uint64_t)d->options->rows * d->options->world);
-    RP_ASSERT(d->micro_batches > 0);
     int failed = rp_thread_start(&d->thread, dispatch_main, d);
     if (failed)
         return rp_fail(error, -failed, NULL, "cannot start the planning thread");

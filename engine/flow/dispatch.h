@@ -14,11 +14,11 @@ struct rp_dispatch {
     struct rp_arena *arena;
     struct rp_reads reads;
     struct rp_plan *plan;
-    struct rp_plan *scout;        /* plans each step ahead (scout.h), or NULL */
-    uint64_t base_row, begin_row; /* row of micro-batch 0, and of the first one of this start */
-    uint64_t batch;               /* batch = next micro-batch to plan */
-    const uint64_t *start_batch;  /* [ring]: micro-batches below are not made for it */
-    uint64_t micro_batches;       /* in a step */
+    struct rp_plan *scout; /* plans each step ahead (scout.h), or NULL */
+    const struct rp_numbering *numbering;
+    uint64_t begin_row;          /* row of the first micro-batch of this start */
+    uint64_t batch;              /* batch = next micro-batch to plan */
+    const uint64_t *start_batch; /* [ring]: micro-batches below are not made for it */
 
     struct rp_row row; /* the row peeked at, while has_row */
     bool has_row, ended;

@@ -54,7 +54,7 @@ int rp_flow_start_catch_up(struct rp_flow *flow, struct rp_flow *made, uint32_t 
     rp_a64_store_relaxed(&flow->arena.pack_from[ring], RP_PACK_NONE);
     rp_a64_store_relaxed(&flow->arena.free_until[ring], 0);
     flow->sums[ring] = (struct rp_batch_sums){0}; /* belongs to a batch that was packed in part */
-    int code = rp_flow_start(made, plan, scout, d->base_row, behind->tail, behind, error);
+    int code = rp_flow_start(made, plan, scout, d->numbering, behind->tail, behind, error);
     made->deliver.end_batch = catch_up_limit(flow, ring);
     if (code >= 0)
         rp_log_event(RP_EVENT_behind,
@@ -169,7 +169,8 @@ void rp_flow_close(struct rp_flow *flow)
 }
 
 static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_plan *scout,
-                          uint64_t base_row, uint64_t batch, struct rp_ring *rings)
+                          const struct rp_numbering *numbering, uint64_t batch,
+                          struct rp_ring *rings)
 {
     const struct rp_flow_options *o = &flow->options;
     if (flow->has_run) /* a new arena is all zero: to write that would be to touch it */
@@ -198,7 +199,7 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
                              .rings = rings,
                              .files = &flow->files,
                              .revalidation = &flow->revalidation,
-                             .base_row = base_row,
+                             .numbering = numbering,
                              .sums = flow->sums,
                              .batches = d->batches,
                              .rows = d->rows,
@@ -209,8 +210,8 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
                                           .reads = flow->dispatch.reads,
                                           .plan = plan,
                                           .scout = scout,
-                                          .base_row = base_row,
-                                          .begin_row = base_row + batch * o->rows * o->world,
+                                          .numbering = numbering,
+                                          .begin_row = rp_numbering_row(numbering, batch),
                                           .batch = batch,
                                           .start_batch = flow->start_batch,
                                           .revalidation = &flow->revalidation,
@@ -232,13 +233,14 @@ static void join_packers(struct rp_flow *flow)
 }
 
 int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_plan *scout,
-                  uint64_t base_row, uint64_t batch, struct rp_ring *rings, struct rp_error *error)
+                  const struct rp_numbering *numbering, uint64_t batch, struct rp_ring *rings,
+                  struct rp_error *error)
 {
     const struct rp_flow_options *o = &flow->options;
     RP_ASSERT(!flow->running && !flow->is_parked);
     RP_ASSERT(plan && rings);
-    prepare_start(flow, plan, scout, base_row, batch, rings);
-    int code = rp_reads_start(&flow->dispatch.reads, plan, base_row, error);
+    prepare_start(flow, plan, scout, numbering, batch, rings);
+    int code = rp_reads_start(&flow->dispatch.reads, plan, rp_numbering_base(numbering), error);
     flow->running = true;
     for (uint32_t i = 0; i < o->packers; i++)
         flow->packers[i].deaths = 0; /* ticket numbers restart */

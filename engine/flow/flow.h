@@ -20,6 +20,7 @@
 
 #include "base/atomic.h"
 #include "base/fail.h"
+#include "base/numbering.h"
 #include "corpus/corpus.h"
 #include "flow/ticket.h"
 #include "io/io.h"
@@ -68,8 +69,9 @@ struct rp_flow_options {
     bool verify_blocks;   /* compare bytes read with the sidecar's hashes, if it has any */
     uint64_t token_limit; /* token ids must be below it */
     int64_t pad_id;
-    uint32_t world, rank_first, rank_count, rows; /* rows = of one rank in a micro-batch */
-    uint64_t global_batch_rows;
+    uint32_t world, rank_first, rank_count;
+    uint32_t rows;         /* the most that one rank has in a micro-batch */
+    uint64_t step_batches; /* the most micro-batches that a step has */
     bool drop_last;
     uint64_t prefetch_bytes; /* size of the data ring; made by rp_flow_prefetch_bytes */
     uint32_t seq_len;
@@ -94,7 +96,7 @@ uint64_t rp_flow_prefetch_bytes(const struct rp_flow_options *options, const str
 
 /** Memory that a flow of these options takes, shared if packers are processes; is_mapped: with
  * tokens from mapped files. Reads corpus, packers, verify_blocks, seq_len, prefetch_bytes, world,
- * rank_count, rows, global_batch_rows, batch_slots and state_bytes only. */
+ * rank_count, rows, step_batches, batch_slots and state_bytes only. */
 uint64_t rp_flow_memory_bytes(const struct rp_flow_options *options, bool is_mapped);
 
 /* Figures from the watcher of an adapting flow (residency.h). */
@@ -118,10 +120,10 @@ void rp_flow_close(struct rp_flow *flow); /* stops it first; NULL is fine */
  * steps are not known, and there is no drop_last. If the micro-batch is inside a step whose sums
  * are not kept, the scout has to be at or before the step's first row to count that step.
  * rings[rank_count] are the batch rings; ring r gets the micro-batches from its tail on. The flow
- * borrows all three until it is stopped. */
+ * borrows all of them, and the numbering, until it is stopped. */
 RP_MUST_CHECK int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_plan *scout,
-                                uint64_t base_row, uint64_t batch, struct rp_ring *rings,
-                                struct rp_error *error);
+                                const struct rp_numbering *numbering, uint64_t batch,
+                                struct rp_ring *rings, struct rp_error *error);
 /** Stop all stages and wait for reads in flight. Published batches stay published, and trainers
  * know of it. Idempotent. Not between a park and an unpark. */
 void rp_flow_stop(struct rp_flow *flow);

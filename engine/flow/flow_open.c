@@ -75,8 +75,7 @@ static int open_verified(struct rp_flow *flow, struct rp_error *error)
  * states of one whole step are kept, as far as STEP_STATES_BYTES_MAX allows. */
 static uint64_t states_of_a_step(const struct rp_flow_options *o)
 {
-    uint64_t micro_batches = o->global_batch_rows / ((uint64_t)o->rows * o->world);
-    return rp_min_u64(micro_batches, STEP_STATES_BYTES_MAX / rp_max_u64(o->state_bytes, 1) + 1);
+    return rp_min_u64(o->step_batches, STEP_STATES_BYTES_MAX / rp_max_u64(o->state_bytes, 1) + 1);
 }
 
 static struct rp_arena_sizes choose_sizes(const struct rp_flow_options *o, bool is_mapped)

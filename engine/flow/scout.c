@@ -9,7 +9,7 @@
 
 struct step {
     uint64_t batch; /* its first micro-batch */
-    uint64_t first_row, row_count;
+    uint64_t first_row, row_count, batch_rows;
 };
 
 /* ---- kept sums ------------------------------------------------------------------------------- */
@@ -71,9 +71,9 @@ static void keep(struct rp_scout_sums *steps, const struct step *step,
 /* ---- counting -------------------------------------------------------------------------------- */
 
 /* Is the row delivered by the last rank? */
-static bool is_of_last_rank(const struct rp_flow_options *o, uint64_t row_in_step)
+static bool is_of_last_rank(const struct rp_flow_options *o, const struct step *step, uint64_t row)
 {
-    return row_in_step / o->rows % o->world == o->world - 1;
+    return row / (step->batch_rows / o->world) % o->world == o->world - 1;
 }
 
 static int add_row(struct rp_step_sums *sums, const struct rp_row *row, struct rp_masks *masks,
@@ -88,12 +88,13 @@ static int add_row(struct rp_step_sums *sums, const struct rp_row *row, struct r
 }
 
 /* Plan the rows of the step, which begins at the scout's row. Rows after the end are empty. */
-static int count_rows(const struct rp_scout *own, struct rp_step_sums *sums, struct rp_error *error)
+static int count_rows(const struct rp_scout *own, const struct step *step,
+                      struct rp_step_sums *sums, struct rp_error *error)
 {
     const struct rp_flow_options *o = own->options;
     struct rp_row row;
     *sums = (struct rp_step_sums){.is_whole = 1};
-    for (uint64_t i = 0; i < o->global_batch_rows; i++) {
+    for (uint64_t i = 0; i < step->row_count; i++) {
         if (rp_arena_stopping(own->arena))
             return -RP_E_STOPPED;
         int code = rp_plan_next(own->plan, &row, error);
@@ -101,7 +102,7 @@ static int count_rows(const struct rp_scout *own, struct rp_step_sums *sums, str
             sums->is_whole = 0;
         if (code == 0)
             break;
-        if (code > 0 && !(RP_DEFECT(count_steps_without_a_rank) && is_of_last_rank(o, i)))
+        if (code > 0 && !(RP_DEFECT(count_steps_without_a_rank) && is_of_last_rank(o, step, i)))
             code = add_row(sums, &row, own->masks, error);
         if (code < 0)
             return code;
@@ -130,14 +131,15 @@ int rp_scout_find(const struct rp_scout *own, uint64_t batch, struct rp_step_sum
                   struct rp_error *error)
 {
     const struct rp_flow_options *o = own->options;
-    uint64_t batch_rows = (uint64_t)o->rows * o->world;
-    uint64_t first = batch - batch % (o->global_batch_rows / batch_rows);
-    const struct step step = {first, own->base_row + first * batch_rows, o->global_batch_rows};
+    const struct rp_numbering_part *part = rp_numbering_of_batch(own->numbering, batch);
+    uint64_t first = batch - rp_numbering_micro_batch(own->numbering, batch);
+    const struct step step = {first, rp_numbering_row(own->numbering, first), part->step_rows,
+                              part->batch_rows};
     const struct rp_step_sums unknown = {.is_whole = 1};
     *sums = unknown;
     if (find_kept(o->steps, &step, sums) || !own->plan || !seek(own, batch, &step))
         return 0;
-    int code = count_rows(own, sums, error);
+    int code = count_rows(own, &step, sums, error);
     if (code >= 0)
         keep(o->steps, &step, sums);
     if (code >= 0 || code == -RP_E_STOPPED || o->drop_last)

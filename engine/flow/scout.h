@@ -40,7 +40,7 @@ struct rp_scout {
     const struct rp_arena *arena;
     struct rp_plan *plan; /* NULL: only kept sums are found */
     struct rp_masks *masks;
-    uint64_t base_row;
+    const struct rp_numbering *numbering;
 };
 
 /** Find the sums of the step of a micro-batch that is about to be planned: kept ones, or counted by

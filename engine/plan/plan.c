@@ -319,10 +319,10 @@ bool rp_plan_is_in_run(const struct rp_plan *plan)
     return !plan->v2 || rp_v2_is_in_run(plan->v2);
 }
 
-int rp_plan_check_steps(struct rp_plan *plan, uint64_t base, uint64_t step_rows,
+int rp_plan_check_steps(struct rp_plan *plan, const struct rp_numbering *numbering,
                         struct rp_error *error)
 {
-    return plan->v2 ? rp_v2_check_steps(plan->v2, base, step_rows, error) : 0;
+    return plan->v2 ? rp_v2_check_steps(plan->v2, numbering, error) : 0;
 }
 
 void rp_plan_cross_stages(struct rp_plan *plan)

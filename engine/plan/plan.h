@@ -18,6 +18,7 @@
 #include "base/bits.h"
 #include "base/fail.h"
 #include "base/hash.h"
+#include "base/numbering.h"
 #include "base/record.h"
 
 enum rp_shuffle { RP_SHUFFLE_NONE, RP_SHUFFLE_DOCUMENT, RP_SHUFFLE_BLOCK };
@@ -164,10 +165,10 @@ void rp_plan_stage_text(const struct rp_plan *plan, char *text, size_t capacity)
 /** Whether the plan is at a row of this run, or at its end. */
 bool rp_plan_is_in_run(const struct rp_plan *plan);
 
-/** For a run with drop_last: refuse steps of `step_rows` rows from row `base` on, if the stage
- * ahead that ends the run does not begin at one of them (STREAM2.md section 10.2); unless the
- * stream ends at the plan's row. Errors: -RP_E_CONFIG; the plan may have planned a row then. */
-RP_MUST_CHECK int rp_plan_check_steps(struct rp_plan *plan, uint64_t base, uint64_t step_rows,
+/** For a run with drop_last: refuse a numbering if the stage ahead that ends the run does not begin
+ * at one of its steps (STREAM2.md section 10.2); unless the stream ends at the plan's row. Errors:
+ * -RP_E_CONFIG; the plan may have planned a row then. */
+RP_MUST_CHECK int rp_plan_check_steps(struct rp_plan *plan, const struct rp_numbering *numbering,
                                       struct rp_error *error);
 
 /** How many documents were read for the rows before that one. O(lanes). */

@@ -226,6 +226,8 @@ static int welcome(struct rp_engine *engine, const struct rp_connection *connect
                              .text_bytes = (uint32_t)(state_bytes + contract_bytes),
                              .contract_bytes = (uint32_t)contract_bytes,
                              .first_batch = batch,
+                             .first_row = rp_delivery_row(&engine->delivery, batch),
+                             .step_row = rp_delivery_step_row(&engine->delivery, batch),
                              .generation = engine->delivery.generation};
     const struct rp_seat *seat = connection->seat;
     int fds[2] = {seat->ring->data.fd, seat->ring->seats[seat->replica].control.fd};

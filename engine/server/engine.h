@@ -200,9 +200,8 @@ enum rp_delivery_state {
 struct rp_delivery {
     const struct rp_config *config;
     uint64_t generation;
-    uint64_t base_row;      /* row of micro-batch 0 */
-    uint64_t batch_rows;    /* rows of one micro-batch over all ranks */
-    uint64_t micro_batches; /* in a step */
+    struct rp_numbering numbering; /* changes only while the flow is stopped */
+    struct rp_numbering other;     /* the one that a request wants */
     struct rp_geometry geometry;
     uint32_t ring_count;
     struct rp_ring *rings;
@@ -232,7 +231,13 @@ static inline bool rp_delivery_runs(const struct rp_delivery *delivery)
 
 static inline uint64_t rp_delivery_row(const struct rp_delivery *delivery, uint64_t batch)
 {
-    return delivery->base_row + batch * delivery->batch_rows;
+    return rp_numbering_row(&delivery->numbering, batch);
+}
+
+/** The first row of the step of a batch. */
+static inline uint64_t rp_delivery_step_row(const struct rp_delivery *delivery, uint64_t batch)
+{
+    return rp_delivery_row(delivery, batch - rp_numbering_micro_batch(&delivery->numbering, batch));
 }
 
 /* The processes on the socket. */

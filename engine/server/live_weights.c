@@ -134,8 +134,7 @@ static int parse(struct weights *weights, const struct rp_config *config, const 
     if (step < 0 || !json_is_object(given))
         code = rp_fail(error, -RP_E_PROTOCOL, NULL, "a step and weights were expected");
     weights->step = code == 0 ? (uint64_t)step : 0;
-    if (code == 0 && (!rp_mul_u64(weights->step, config->global_batch_size, &weights->row) ||
-                      weights->row > INT64_MAX))
+    if (code == 0 && !rp_config_row_of_step(config, weights->step, &weights->row))
         code = rp_fail(error, -RP_E_USAGE, "name an earlier step",
                        "step %" PRIu64 " has rows above 2^63", weights->step);
     if (code == 0)
@@ -195,7 +194,7 @@ static int check_row(const struct rp_engine *engine, const struct weights *weigh
         return code;
     uint64_t least = rp_max_u64(rp_delivery_row(delivery, highest_tail(delivery)),
                                 start.window_end);
-    uint64_t first = rp_div_up(least, engine->config->global_batch_size);
+    uint64_t first = rp_config_step_from(engine->config, least);
     char hint[128];
     if (weights->row >= least && weights->row > 0)
         return 0;
@@ -232,7 +231,11 @@ static int start_flow(struct rp_engine *engine, struct rp_error *error)
  * rows stay as they are. */
 static uint64_t begun_end(const struct rp_delivery *delivery)
 {
-    return rp_div_up(highest_tail(delivery), delivery->micro_batches) * delivery->micro_batches;
+    uint64_t tail = highest_tail(delivery);
+    const struct rp_numbering *numbering = &delivery->numbering;
+    const struct rp_numbering_part *part = rp_numbering_of_batch(numbering, tail);
+    uint64_t begun = rp_numbering_micro_batch(numbering, tail);
+    return begun == 0 ? tail : tail - begun + rp_numbering_step_batches(part);
 }
 
 /* Append the record to the calendar of the flow's plan, after the newest step that is begun. */

@@ -44,10 +44,12 @@ static uint32_t label_mode_of(const struct rp_config *config, const struct rp_pl
 
 struct rp_geometry rp_engine_geometry(const struct rp_config *config, const struct rp_plan *plan)
 {
-    return (struct rp_geometry){.rows = config->batch_size,
+    const struct rp_batch_stage *first = &config->batches.stages[0];
+    return (struct rp_geometry){.rows = config->batches.rows_max,
                                 .seq_len = rp_plan_run_seq_len(plan),
                                 .max_docs_per_row = rp_plan_max_docs_per_row(plan),
                                 .world = config->dp_world_size,
+                                .micro_batches = (uint32_t)(first->step_rows / first->batch_rows),
                                 .slots = config->prefetch_factor,
                                 .label_mode = label_mode_of(config, plan),
                                 .pad_id = config->pad_id,
@@ -68,8 +70,8 @@ struct rp_flow_options rp_engine_flow_options(const struct rp_config *config,
                                     .world = config->dp_world_size,
                                     .rank_first = config->rank_first,
                                     .rank_count = config->rank_count,
-                                    .rows = config->batch_size,
-                                    .global_batch_rows = config->global_batch_size,
+                                    .rows = config->batches.rows_max,
+                                    .step_batches = config->batches.step_batches_max,
                                     .drop_last = config->drop_last,
                                     .prefetch_bytes = config->prefetch_bytes,
                                     .seq_len = rp_plan_run_seq_len(plan),

@@ -85,9 +85,9 @@ static void prefer(struct known_state *best, uint64_t row, struct known_state ot
 static struct known_state state_of_flow(const struct rp_delivery *delivery, uint64_t row)
 {
     struct known_state kept = {0};
-    if (row < delivery->base_row || !delivery->flow)
+    if (row < rp_numbering_base(&delivery->numbering) || !delivery->flow)
         return kept;
-    uint64_t position = (row - delivery->base_row) / delivery->batch_rows;
+    uint64_t position = rp_numbering_batch(&delivery->numbering, row);
     if (position >= rp_delivery_consumed(delivery) || !rp_delivery_runs(delivery))
         kept.token = rp_flow_state_at(delivery->flow, position, &kept.bytes, &kept.row);
     return kept;
@@ -171,8 +171,7 @@ static bool find_step_state(const struct rp_engine *engine, uint64_t batch,
                             struct known_state *found)
 {
     const struct rp_stream *stream = &engine->stream;
-    uint64_t row = rp_delivery_row(&engine->delivery,
-                                   batch - batch % engine->delivery.micro_batches);
+    uint64_t row = rp_delivery_step_row(&engine->delivery, batch);
     *found = nearest_state(engine, row);
     return row - found->row <= SCOUTED_ROWS && (row >= stream->start_row || !stream->is_reweighted);
 }
@@ -193,7 +192,6 @@ int rp_engine_load_plans(const struct rp_engine *engine, struct rp_plan *plan,
 int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch, struct rp_error *error)
 {
     uint64_t row = rp_delivery_row(&engine->delivery, batch);
-    RP_ASSERT(row >= engine->delivery.base_row);
     int code = rp_engine_probe_row(engine, row, NULL, 0, error);
     return code == -RP_E_USAGE ? 0 : code; /* padding after the last row: the probe is at the end */
 }

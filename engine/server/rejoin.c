@@ -87,15 +87,14 @@ static enum rp_others others_of(const struct rp_delivery *delivery, const struct
     return rp_delivery_has_consumer(delivery, NULL) ? RP_OTHERS_ELSEWHERE : RP_OTHERS_NONE;
 }
 
-static struct rp_rejoin_facts facts_of(const struct rp_engine *engine, const struct asked *asked)
+static struct rp_rejoin_facts facts_of(struct rp_engine *engine, const struct asked *asked)
 {
     const struct rp_seat *seat = asked->seat;
     const struct rp_ring *ring = seat->ring;
     return (struct rp_rejoin_facts){
-        .base_row = engine->delivery.base_row,
+        .numbering = &engine->delivery.numbering,
+        .other = &engine->delivery.other,
         .start_row = engine->stream.start_row,
-        .batch_rows = engine->delivery.batch_rows,
-        .step_rows = engine->config->global_batch_size,
         .has_failed = rp_life_has_failed(&engine->life),
         .has_consumed = RP_DEFECT(count_steps_from_attach) ? engine->delivery.had_consumer
                                                            : engine->delivery.has_consumed,
@@ -134,10 +133,12 @@ static int refuse(const struct rp_engine *engine, const struct rp_placement *pla
         break;
     }
     RP_ASSERT(placement->refusal == RP_REFUSAL_NOT_NUMBERED);
+    const struct rp_numbering *numbering = &engine->delivery.numbering;
     return rp_fail(error, -RP_E_BUSY, "let all ranks resume from one row: detach the others first",
                    "row %" PRIu64 " does not begin a micro-batch, as the attached ranks count them "
                    "(base row %" PRIu64 ", %" PRIu64 " rows each)",
-                   placement->row, engine->delivery.base_row, engine->delivery.batch_rows);
+                   placement->row, rp_numbering_base(numbering),
+                   rp_numbering_of_row(numbering, placement->row)->batch_rows);
 }
 
 /* ---- actions --------------------------------------------------------------------------------- */
@@ -209,9 +210,11 @@ static int move_all(struct rp_engine *engine, const struct asked *asked,
     RP_ASSERT(!rp_delivery_has_consumer(&engine->delivery, NULL));
     int code = rp_engine_probe_row(engine, placement->row, asked->token,
                                    asked->request->state_bytes, error);
+    struct rp_delivery *delivery = &engine->delivery;
     if (code >= 0 && engine->config->drop_last)
-        code = rp_plan_check_steps(engine->stream.probe, placement->base_row,
-                                   engine->config->global_batch_size, error);
+        code = rp_plan_check_steps(engine->stream.probe,
+                                   placement->renumbers ? &delivery->other : &delivery->numbering,
+                                   error);
     if (code < 0)
         return code;
     rp_engine_stop_flow(engine);
@@ -221,7 +224,8 @@ static int move_all(struct rp_engine *engine, const struct asked *asked,
         return code;
     if (placement->forgets_contents)
         rp_engine_forget_contents(&engine->stream);
-    engine->delivery.base_row = placement->base_row;
+    if (placement->renumbers)
+        rp_numbering_begin(&delivery->numbering, placement->step_row);
     rp_flow_forget_states(engine->delivery.flow);
     for (uint32_t s = 0; s < engine->delivery.seat_count; s++)
         rp_delivery_move_seat(&engine->delivery, &engine->delivery.seats[s]);

@@ -6,42 +6,29 @@
 #include "base/fail.h"
 #include "shm/layout.h"
 
-static bool is_numbered(const struct rp_rejoin_facts *facts, uint64_t row)
-{
-    return row >= facts->base_row && (row - facts->base_row) % facts->batch_rows == 0;
-}
-
-static bool begins_step(const struct rp_rejoin_facts *facts, uint64_t row)
-{
-    return row % facts->step_rows == facts->base_row % facts->step_rows;
-}
-
-static uint64_t row_of_batch(const struct rp_rejoin_facts *facts, uint64_t batch)
-{
-    return facts->base_row + batch * facts->batch_rows;
-}
-
 /* The row for a token of the end of the stream: after the last step or, where others are attached,
  * the seat's position if that is in the padding of the last step. */
 static uint64_t row_after_end(const struct rp_rejoin_facts *facts)
 {
-    uint64_t rows = facts->row - facts->base_row;
+    const struct rp_numbering_part *part = rp_numbering_of_row(facts->numbering, facts->row);
+    uint64_t rows = facts->row - part->row;
     if (facts->others == RP_OTHERS_NONE && !RP_DEFECT(pad_after_end))
-        return facts->base_row + rp_div_up(rows, facts->step_rows) * facts->step_rows;
-    uint64_t batch = rp_div_up(rows, facts->batch_rows);
-    uint64_t step_batches = facts->step_rows / facts->batch_rows;
+        return part->row + rp_div_up(rows, part->step_rows) * part->step_rows;
+    uint64_t batch = part->batch + rp_div_up(rows, part->batch_rows);
+    uint64_t step_batches = rp_numbering_step_batches(part);
     if (facts->position > batch && facts->position - batch < step_batches)
         batch = facts->position;
-    return row_of_batch(facts, batch);
+    return rp_numbering_row(facts->numbering, batch);
 }
 
 static uint64_t row_asked_for(const struct rp_rejoin_facts *facts)
 {
     switch (facts->asks_by) {
     case RP_ASKS_BY_NOTHING:
-        return facts->position_is_known ? row_of_batch(facts, facts->position) : facts->start_row;
+        return facts->position_is_known ? rp_numbering_row(facts->numbering, facts->position)
+                                        : facts->start_row;
     case RP_ASKS_BY_TOKEN:
-        if (facts->follows == RP_FOLLOWS_END && facts->row >= facts->base_row)
+        if (facts->follows == RP_FOLLOWS_END && facts->row >= rp_numbering_base(facts->numbering))
             return row_after_end(facts);
         break;
     case RP_ASKS_BY_ROW:
@@ -74,7 +61,7 @@ static struct rp_placement decide_with_others(const struct rp_rejoin_facts *fact
 {
     if (facts->stream == RP_STREAM_OTHER)
         return refuse(placement, RP_REFUSAL_OTHER_STREAM);
-    if (!is_numbered(facts, placement.row))
+    if (!rp_numbering_has(facts->numbering, placement.row))
         return refuse(placement, RP_REFUSAL_NOT_NUMBERED);
     bool is_ahead = placement.batch > facts->tail;
     placement.action = is_ahead && facts->others == RP_OTHERS_ELSEWHERE ? RP_PLACEMENT_MOVE_RING
@@ -82,15 +69,23 @@ static struct rp_placement decide_with_others(const struct rp_rejoin_facts *fact
     return placement;
 }
 
+/* No consumer is attached. The batch of the placement is set if the numbering is kept. */
 static struct rp_placement decide_alone(const struct rp_rejoin_facts *facts,
-                                        struct rp_placement placement, uint64_t step_row)
+                                        struct rp_placement placement)
 {
     placement.action = RP_PLACEMENT_MOVE_ALL;
     placement.begins_stream = facts->stream == RP_STREAM_OTHER;
     placement.forgets_contents = facts->stream != RP_STREAM_OURS;
-    if (step_row != facts->base_row)
-        placement.base_row = step_row % facts->step_rows;
-    placement.batch = (placement.row - placement.base_row) / facts->batch_rows;
+    return placement;
+}
+
+static struct rp_placement renumber(const struct rp_rejoin_facts *facts,
+                                    struct rp_placement placement, uint64_t step_row)
+{
+    placement.renumbers = true;
+    placement.step_row = step_row;
+    rp_numbering_begin(facts->other, step_row);
+    placement.batch = rp_numbering_batch(facts->other, placement.row);
     return placement;
 }
 
@@ -106,7 +101,10 @@ static uint64_t told_step_row(const struct rp_rejoin_facts *facts, uint64_t row)
             return row;
         break;
     case RP_ASKS_BY_ROW: /* batches begin at `row`, so they must at step_row as well */
-        if (facts->step_row <= row && (row - facts->step_row) % facts->batch_rows == 0)
+        if (facts->step_row > row)
+            break;
+        rp_numbering_begin(facts->other, facts->step_row);
+        if (rp_numbering_has(facts->other, row))
             return facts->step_row;
         break;
     }
@@ -116,7 +114,6 @@ static uint64_t told_step_row(const struct rp_rejoin_facts *facts, uint64_t row)
 static void check_facts(const struct rp_rejoin_facts *facts)
 {
     bool has_token = facts->follows != RP_FOLLOWS_NO_TOKEN;
-    RP_ASSERT(facts->batch_rows > 0 && facts->step_rows % facts->batch_rows == 0);
     RP_ASSERT(facts->release <= facts->tail && facts->release <= facts->lowest_other);
     RP_ASSERT(facts->asks_by != RP_ASKS_BY_NOTHING ||
               (facts->row == RP_NEXT_ROW_ANY && !has_token));
@@ -127,15 +124,15 @@ static void check_facts(const struct rp_rejoin_facts *facts)
 struct rp_placement rp_rejoin_decide(const struct rp_rejoin_facts *facts)
 {
     check_facts(facts);
-    struct rp_placement placement = {.row = row_asked_for(facts), .base_row = facts->base_row};
-    bool numbered = is_numbered(facts, placement.row);
+    struct rp_placement placement = {.row = row_asked_for(facts)};
+    bool numbered = rp_numbering_has(facts->numbering, placement.row);
     if (numbered)
-        placement.batch = (placement.row - facts->base_row) / facts->batch_rows;
+        placement.batch = rp_numbering_batch(facts->numbering, placement.row);
 
     uint64_t step_row = told_step_row(facts, placement.row);
     bool keeps_numbering = numbered &&
                            (facts->others != RP_OTHERS_NONE || step_row == RP_NEXT_ROW_ANY ||
-                            begins_step(facts, step_row));
+                            rp_numbering_begins_step(facts->numbering, step_row));
     bool in_ring = keeps_numbering && facts->stream != RP_STREAM_OTHER &&
                    is_in_ring(facts, placement.batch);
 
@@ -151,7 +148,8 @@ struct rp_placement rp_rejoin_decide(const struct rp_rejoin_facts *facts)
     }
     if (facts->others != RP_OTHERS_NONE)
         return decide_with_others(facts, placement);
-    if (keeps_numbering)
-        return decide_alone(facts, placement, facts->base_row);
-    return decide_alone(facts, placement, step_row == RP_NEXT_ROW_ANY ? placement.row : step_row);
+    if (!keeps_numbering)
+        placement = renumber(facts, placement,
+                             step_row == RP_NEXT_ROW_ANY ? placement.row : step_row);
+    return decide_alone(facts, placement);
 }

@@ -2,9 +2,8 @@
 /* rejoin_decide.h — decides the first batch of a consumer that attaches, and the changes to the
  * rings: a pure function of a few facts. rejoin.c gathers the facts and applies the decision.
  *
- * Rows and batches. A consumer requests a row of the stream. The engine counts batches from
- * `base_row`: batch k begins at row base_row + k * batch_rows. A row is *numbered* if a batch
- * begins there. Steps begin at base_row, and at every step_rows-th row from it.
+ * Rows and batches. A consumer requests a row of the stream. The engine numbers batches and steps
+ * (base/numbering.h). A row is *numbered* if a batch begins there.
  *
  * The requested row, by the fields of the request (enum rp_asks_by):
  *
@@ -41,7 +40,7 @@
  *   MOVE_RING  The ring gets new memory, and the position of all its seats is the requested batch,
  *              which is higher than any batch of the ring. No consumer is attached to the ring.
  *   MOVE_ALL   All rings get new memory and begin at the requested row. No consumer is attached to
- *              any. Batches are counted from a new base row unless the row is numbered already.
+ *              any. Batches are numbered anew unless the row is numbered already.
  *   REFUSE     Rings and seats stay as they are.
  *
  * While another consumer is attached, batches are counted as before. A row that is not numbered is
@@ -59,6 +58,8 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "base/numbering.h"
 
 /* Is a consumer's state token of the stream that is served? UNKNOWN: the token's row is too far
  * from every row whose state is known. */
@@ -91,10 +92,11 @@ enum rp_token_follows {
 /* All inputs of the decision. */
 struct rp_rejoin_facts {
     /* the engine's */
-    uint64_t base_row, start_row;
-    uint64_t batch_rows, step_rows; /* step_rows is a multiple of batch_rows */
-    bool has_failed;                /* the engine publishes no more batches */
-    bool has_consumed;              /* some consumer released a batch and has detached */
+    const struct rp_numbering *numbering;
+    struct rp_numbering *other; /* of the same stages, for the decision to change */
+    uint64_t start_row;
+    bool has_failed;   /* the engine publishes no more batches */
+    bool has_consumed; /* some consumer released a batch and has detached */
     enum rp_others others;
 
     /* the ring's */
@@ -132,8 +134,9 @@ struct rp_placement {
     enum rp_placement_action action;
     enum rp_refusal refusal; /* the reason of REFUSE */
     uint64_t row;            /* the requested row */
-    uint64_t base_row;       /* as batches are counted from now on */
-    uint64_t batch;          /* row = base_row + batch * batch_rows; unset for NOT_NUMBERED */
+    bool renumbers;          /* of MOVE_ALL: a step begins at step_row from now on */
+    uint64_t step_row;       /* of renumbers */
+    uint64_t batch;          /* that begins at the row; unset for NOT_NUMBERED */
     bool begins_stream;      /* the token's state is the start of the stream from now on */
     bool forgets_contents;   /* a checkpoint's prefetched rows may be of another stream */
 };

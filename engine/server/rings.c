@@ -56,7 +56,7 @@ static void migrate_consumers(struct rp_engine *engine, struct rp_ring *ring)
  * Then its memory can serve the next consumers as it is. */
 static bool is_reusable(const struct rp_delivery *delivery, struct rp_ring *ring)
 {
-    if (ring->data.fd < 0 || ring->geometry.base_row != delivery->base_row)
+    if (ring->data.fd < 0 || ring->geometry.base_row != rp_numbering_base(&delivery->numbering))
         return false;
     for (uint32_t r = 0; r < ring->replicas; r++)
         if (rp_ring_is_taken(ring, r) || rp_ring_may_be_read(ring, r))
@@ -86,7 +86,7 @@ int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t rep
     uint32_t replicas = engine->config->replicas;
     struct rp_geometry geometry = delivery->geometry;
     geometry.rank = engine->config->rank_first + ring;
-    geometry.base_row = delivery->base_row;
+    geometry.base_row = rp_numbering_base(&delivery->numbering);
     struct rp_ring *old = &delivery->rings[ring], fresh;
     RP_ASSERT(ring < delivery->ring_count);
     RP_ASSERT(!rp_delivery_runs(delivery) || rp_flow_packers_are_paused(delivery->flow));
@@ -146,7 +146,7 @@ int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error)
         code = rp_engine_load_plans(engine, stream->plan, stream->scout, &start, error);
     free(state);
     if (code >= 0)
-        code = rp_flow_start(delivery->flow, stream->plan, stream->scout, delivery->base_row,
+        code = rp_flow_start(delivery->flow, stream->plan, stream->scout, &delivery->numbering,
                              start.batch, delivery->rings, error);
     if (code < 0)
         return code;

@@ -329,8 +329,8 @@ static bool begin_save(struct rp_engine *engine)
         return false;
     RP_ASSERT(!saver->token && !saver->sources && !saver->path);
     uint64_t consumed = rp_delivery_consumed(&engine->delivery);
-    uint64_t cut = consumed - consumed % engine->delivery.micro_batches;
-    RP_ASSERT(cut <= consumed && consumed - cut < engine->delivery.micro_batches);
+    const struct rp_numbering *numbering = &engine->delivery.numbering;
+    uint64_t cut = consumed - rp_numbering_micro_batch(numbering, consumed);
     saver->error = (struct rp_error){0};
     saver->began_ns = rp_now_ns();
     fill_info(engine);
@@ -339,7 +339,8 @@ static bool begin_save(struct rp_engine *engine)
     if (code == 0)
         code = take_state(engine, cut);
     if (code == 0) {
-        rp_flow_wake_at(engine->delivery.flow, cut + engine->delivery.micro_batches);
+        uint64_t next = rp_numbering_step(numbering, cut) + 1;
+        rp_flow_wake_at(engine->delivery.flow, rp_numbering_batch_of_step(numbering, next));
         return false;
     }
     rp_far_row_forget(&engine->stream.planner, &saver->far);
@@ -361,16 +362,19 @@ void rp_engine_schedule_save(struct rp_engine *engine)
 {
     struct rp_delivery *delivery = &engine->delivery;
     uint64_t every = engine->config->checkpoint_steps;
-    uint64_t step = rp_delivery_consumed(delivery) / delivery->micro_batches;
+    uint64_t step = rp_numbering_step(&delivery->numbering, rp_delivery_consumed(delivery));
     engine->saving.next_save_step = every ? (step / every + 1) * every : 0;
     bool is_due = every && engine->saving.checkpoints;
-    rp_flow_wake_at(delivery->flow,
-                    is_due ? engine->saving.next_save_step * delivery->micro_batches : UINT64_MAX);
+    rp_flow_wake_at(delivery->flow, is_due
+                                        ? rp_numbering_batch_of_step(&delivery->numbering,
+                                                                     engine->saving.next_save_step)
+                                        : UINT64_MAX);
 }
 
 void rp_engine_want_due_save(struct rp_engine *engine)
 {
-    uint64_t step = rp_delivery_consumed(&engine->delivery) / engine->delivery.micro_batches;
+    const struct rp_delivery *delivery = &engine->delivery;
+    uint64_t step = rp_numbering_step(&delivery->numbering, rp_delivery_consumed(delivery));
     if (!engine->config->checkpoint_steps || !engine->saving.checkpoints ||
         !rp_life_is_running(&engine->life) || step < engine->saving.next_save_step)
         return;

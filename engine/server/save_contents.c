@@ -73,7 +73,8 @@ static int add_batches(const struct rp_ring *ring, struct source_list *list)
         const uint8_t *slot = rp_ring_slot(ring, batch);
         const struct rp_row_info *rows =
             (const struct rp_row_info *)(const void *)(slot + g->sections[RP_SECTION_ROWS].offset);
-        for (uint32_t i = 0; i < g->rows && code >= 0; i++) {
+        uint32_t count = ((const struct rp_slot_header *)(const void *)slot)->rows;
+        for (uint32_t i = 0; i < count && code >= 0; i++) {
             struct rp_content_source source = {.row = rows[i].row,
                                                .count = places_of(g, slot, i),
                                                .width = width,
@@ -121,9 +122,10 @@ static int add_tickets(struct rp_delivery *delivery, struct source_list *list)
             const struct rp_transfer *transfer = &ticket->transfers[i];
             const struct rp_config *c = delivery->config;
             uint64_t rank = c->rank_first + transfer->ring;
+            uint64_t rows = rp_numbering_of_batch(&delivery->numbering, ticket->batch)->batch_rows /
+                            c->dp_world_size;
             struct rp_content_source source = {
-                .row = delivery->base_row +
-                       (ticket->batch * c->dp_world_size + rank) * c->batch_size + transfer->row,
+                .row = rp_delivery_row(delivery, ticket->batch) + rank * rows + transfer->row,
                 .offset = transfer->offset + (transfer->extra & RP_EXTRA_BOS),
                 .count = rp_transfer_own(transfer),
                 .width = transfer->width,

@@ -75,16 +75,18 @@ static int open_directory(struct rp_engine *engine, struct rp_error *error)
 }
 
 /* Rows before the start are numbered as well: a consumer may be further back. */
-static void number_batches(struct rp_delivery *delivery, uint64_t start_row)
+static int number_batches(struct rp_delivery *delivery, uint64_t start_row, struct rp_error *error)
 {
     const struct rp_config *c = delivery->config;
     if (getrandom(&delivery->generation, sizeof delivery->generation, 0) !=
         sizeof delivery->generation)
         delivery->generation = rp_now_ns();
-    delivery->base_row = start_row % c->global_batch_size;
-    delivery->batch_rows = (uint64_t)c->batch_size * c->dp_world_size;
-    delivery->micro_batches = c->global_batch_size / delivery->batch_rows;
-    RP_ASSERT(delivery->micro_batches * delivery->batch_rows == c->global_batch_size);
+    int code = rp_numbering_open(&delivery->numbering, c->batches.stages, c->batches.count, error);
+    if (code == 0)
+        code = rp_numbering_open(&delivery->other, c->batches.stages, c->batches.count, error);
+    if (code == 0)
+        rp_numbering_begin(&delivery->numbering, start_row);
+    return code;
 }
 
 static int open_seats(struct rp_engine *engine, struct rp_error *error)
@@ -116,20 +118,18 @@ static int open_rings(struct rp_engine *engine, struct rp_error *error)
 {
     const struct rp_config *c = engine->config;
     struct rp_delivery *delivery = &engine->delivery;
-    number_batches(delivery, engine->stream.start_row);
-    int code = !c->drop_last ? 0
-                             : rp_plan_check_steps(engine->stream.plan, delivery->base_row,
-                                                   c->global_batch_size, error);
+    int code = number_batches(delivery, engine->stream.start_row, error);
+    if (code == 0 && c->drop_last)
+        code = rp_plan_check_steps(engine->stream.plan, &delivery->numbering, error);
     if (code < 0)
         return code;
     delivery->geometry = rp_engine_geometry(c, engine->stream.plan);
-    delivery->geometry.micro_batches = (uint32_t)delivery->micro_batches;
     uint32_t sections = rp_engine_sections(c, engine->stream.plan);
     if (rp_geometry_layout(&delivery->geometry, sections, c->token_dtype) == 0)
         return rp_fail(error, -RP_E_CONFIG, "lower batch_size, seq_len or prefetch_factor",
                        "a batch ring of %u slots of %u x %u tokens is too large to address",
-                       c->prefetch_factor, c->batch_size, delivery->geometry.seq_len);
-    uint64_t batch = (engine->stream.start_row - delivery->base_row) / delivery->batch_rows;
+                       c->prefetch_factor, delivery->geometry.rows, delivery->geometry.seq_len);
+    uint64_t batch = rp_numbering_batch(&delivery->numbering, engine->stream.start_row);
     code = open_seats(engine, error);
     for (uint32_t r = 0; r < delivery->ring_count && code >= 0; r++) {
         code = rp_stop_check(error); /* a node may have thousands of ranks */
@@ -302,9 +302,11 @@ static void poll_events(struct rp_engine *engine, int timeout_ms)
 static void tell_padding(const struct rp_engine *engine)
 {
     const struct rp_delivery *delivery = &engine->delivery;
-    uint64_t after = rp_delivery_row(delivery, rp_delivery_lowest_tail(delivery));
-    uint64_t end = rp_plan_row(engine->stream.plan);
-    uint64_t batches = after > end ? (after - end) / engine->config->batch_size : 0;
+    uint64_t tail = rp_delivery_lowest_tail(delivery);
+    uint64_t after = rp_delivery_row(delivery, tail), end = rp_plan_row(engine->stream.plan);
+    uint64_t rows = rp_numbering_of_batch(&delivery->numbering, tail - (tail > 0))->batch_rows /
+                    engine->config->dp_world_size;
+    uint64_t batches = after > end ? (after - end) / rows : 0;
     if (batches > 0)
         rp_log(RP_LOG_WARNING,
                "the last step has %" PRIu64 " micro-batches without a label, over all ranks: they "

@@ -82,6 +82,7 @@ static void add_verification(json_t *object, const struct rp_stream *stream,
 static json_t *run_object(const struct rp_engine *engine)
 {
     const struct rp_config *config = engine->config;
+    const struct rp_numbering *numbering = &engine->delivery.numbering;
     char fingerprint[256], identity[RP_HASH_HEX_BYTES];
     rp_corpus_fingerprint_text(engine->stream.corpus, fingerprint, sizeof fingerprint);
     return json_pack("{s:s, s:i, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "run",
@@ -91,7 +92,7 @@ static json_t *run_object(const struct rp_engine *engine)
                      (json_int_t)config->replicas, "batch_size", (json_int_t)config->batch_size,
                      "global_batch_size", (json_int_t)config->global_batch_size, "seq_len",
                      (json_int_t)engine->delivery.geometry.seq_len, "base_row",
-                     (json_int_t)engine->delivery.base_row, "drop_last", config->drop_last);
+                     (json_int_t)rp_numbering_base(numbering), "drop_last", config->drop_last);
 }
 
 /* The counts of delivered batches. */

@@ -34,17 +34,20 @@ static uint64_t next_row_of(const struct rp_delivery *delivery)
 void rp_stat_add_progress(json_t *object, const struct rp_engine *engine)
 {
     const struct rp_delivery *delivery = &engine->delivery;
-    uint64_t next_row = next_row_of(delivery), step_rows = engine->config->global_batch_size;
-    uint64_t since_start = next_row - rp_min_u64(next_row, engine->stream.start_row);
-    uint64_t lowest = rp_delivery_consumed(delivery);
+    const struct rp_numbering *numbering = &delivery->numbering;
+    uint64_t lowest = rp_delivery_consumed(delivery), next_row = next_row_of(delivery);
+    uint64_t step = rp_numbering_step(numbering, lowest);
+    uint64_t first = rp_numbering_step(numbering,
+                                       rp_numbering_batch(numbering, engine->stream.start_row));
     rp_stat_set_real(object, "up_seconds",
                      rp_stat_seconds(rp_now_ns() - engine->watching.started_ns));
     rp_stat_set_count(object, "start_row", engine->stream.start_row);
     rp_stat_set_count(object, "next_row", next_row);
-    rp_stat_set_count(object, "step", (next_row - delivery->base_row) / step_rows);
-    rp_stat_set_count(object, "steps", since_start / step_rows);
+    rp_stat_set_count(object, "step", step);
+    rp_stat_set_count(object, "steps", step - rp_min_u64(step, first));
     rp_stat_set_count(object, "skew_rows",
-                      (rp_delivery_furthest(delivery) - lowest) * engine->config->batch_size);
+                      (rp_delivery_row(delivery, rp_delivery_furthest(delivery)) - next_row) /
+                          engine->config->dp_world_size);
 }
 
 /* ---- speed ----------------------------------------------------------------------------------- */
@@ -72,11 +75,13 @@ void rp_stat_add_speed(json_t *object, const struct rp_engine *engine,
                                         "steps_per_second_1s"};
     static const char *const bytes[] = {"read_bytes_per_second", "read_bytes_per_second_1min",
                                         "read_bytes_per_second_1s"};
-    uint64_t start = (engine->stream.start_row - delivery->base_row) / delivery->batch_rows;
+    const struct rp_numbering *numbering = &delivery->numbering;
+    uint64_t start = rp_numbering_batch(numbering, engine->stream.start_row);
     uint64_t consumed = rp_max_u64(rp_delivery_consumed(delivery), start) - start;
+    const struct rp_numbering_part *part = rp_numbering_of_batch(numbering, start + consumed);
     add_speeds(object, engine, tokens, RP_RATE_TOKENS, (double)counts->tokens, 1);
     add_speeds(object, engine, steps, RP_RATE_BATCHES, (double)consumed,
-               1 / (double)delivery->micro_batches);
+               1 / (double)rp_numbering_step_batches(part));
     add_speeds(object, engine, bytes, RP_RATE_READ_BYTES, (double)counts->read_bytes, 1);
 }
 

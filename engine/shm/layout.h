@@ -36,7 +36,7 @@
 #define RP_RING_MAGIC 0x31474e4952505231ull
 #define RP_PAGE_BYTES 4096u
 #define RP_RING_SLOTS_OFFSET 8192u /* header page, engine page, slots */
-#define RP_SLOT_STATE_OFFSET 128u  /* a slot: header, state token, sections */
+#define RP_SLOT_STATE_OFFSET 192u  /* a slot: header, state token, sections */
 #define RP_RING_SLOTS_MAX 4096u    /* the bound of the key `prefetch_factor` */
 #define RP_REPLICAS_MAX 32u        /* bits of `quarantined`; the bound of the key `replicas` */
 #define RP_RUN_NAME_BYTES 65u
@@ -109,8 +109,8 @@ struct rp_ring_control {
 struct rp_slot_header {
     uint64_t batch; /* k: must equal the number the trainer expects */
     uint64_t generation;
-    uint64_t first_row; /* this rank's in this batch: base_row + k * rows * world + rank * rows */
-    uint64_t next_row;  /* the state token's: base_row + (k + 1) * rows * world, or the end of the
+    uint64_t first_row; /* this rank's in this batch: the batch's first row + rank * rows */
+    uint64_t next_row;  /* the state token's: the first row of the next batch, or the end of the
                            stream */
     uint64_t sum_len_squared; /* over all fragments: cost of masked attention */
     uint32_t rows_real;       /* rows with a fragment */
@@ -123,14 +123,18 @@ struct rp_slot_header {
     /* 1: all rows of the batch's step are skipped (STREAM2.md section 10.3): the trainer's library
      * passes over the batch, and gives it back at once */
     uint32_t skips_step;
-    uint32_t
-        known; /* enum rp_known_sums: which of the following sums are known. The others are 0 */
+    uint32_t known;         /* enum rp_known_sums: the sums below that are known; others are 0 */
+    uint32_t rows;          /* of this rank in this batch: at most the geometry's rows */
+    uint32_t micro_batch;   /* the batch's place in its step, from 0 */
+    uint32_t micro_batches; /* of the step */
+    uint32_t reserved;
+    uint64_t step; /* number of the step, counted as batches are */
     /* Over all rows of the step, of all ranks and micro-batches (STREAM2.md section 10.4) */
     uint64_t step_rows, step_tokens, step_tokens_loss;
     uint64_t cost; /* of this batch */
 };
 
-RP_LAYOUT_ASSERT(sizeof(struct rp_slot_header) == 112, "slot header is packed by hand");
+RP_LAYOUT_ASSERT(sizeof(struct rp_slot_header) == 136, "slot header is packed by hand");
 RP_LAYOUT_ASSERT(sizeof(struct rp_slot_header) <= RP_SLOT_STATE_OFFSET, "the state follows it");
 RP_LAYOUT_ASSERT(sizeof(struct rp_ring_header) <= RP_PAGE_BYTES, "header fits its page");
 RP_LAYOUT_ASSERT(sizeof(struct rp_ring_engine) <= RP_PAGE_BYTES, "engine words fit their page");
@@ -207,6 +211,8 @@ struct rp_reply {
     uint32_t contract_bytes; /* WELCOME */
     uint32_t reserved;       /* zero */
     uint64_t first_batch;    /* WELCOME: number of the first batch the trainer will get */
+    uint64_t first_row;      /* WELCOME: its first row, over all ranks */
+    uint64_t step_row;       /* WELCOME: the first row of its step */
     uint64_t generation;     /* WELCOME */
 };
 

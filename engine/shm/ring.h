@@ -44,11 +44,6 @@ uint64_t rp_geometry_layout(struct rp_geometry *geometry, uint32_t sections, uin
 /** Total bytes of a data segment whose geometry is laid out already; 0 unless every offset equals
  *  the result of rp_geometry_layout. */
 uint64_t rp_geometry_total(const struct rp_geometry *geometry);
-/** Micro-batches of a step; also of a geometry that was received, at least 1. */
-static inline uint64_t rp_geometry_micro_batches(const struct rp_geometry *geometry)
-{
-    return geometry->micro_batches > 0 ? geometry->micro_batches : 1;
-}
 
 /* ---- engine's end ---------------------------------------------------------------------------- */
 
@@ -153,6 +148,8 @@ struct rp_ring_view {
     uint64_t generation;
     uint32_t replica;           /* its seat; set by the caller of rp_ring_view_open */
     uint64_t next;              /* next batch to take */
+    uint64_t next_row;          /* its first row, over all ranks */
+    uint64_t taken_rows;        /* of the batch that was taken last */
     uint64_t tail;              /* last tail seen; may be below next until the ring reaches next */
     uint64_t release;           /* last release stored */
     uint32_t waits_in_vain;     /* how many ended in sleep since a long spin found something */
@@ -160,7 +157,7 @@ struct rp_ring_view {
     uint64_t end;
 };
 /** Map and validate both segments (magic, ABI, hash, every offset against the size). Takes both
- * fds. */
+ * fds. The caller may set next_row then; by default all batches have the geometry's rows. */
 RP_MUST_CHECK int rp_ring_view_open(struct rp_ring_view *view, int data_fd, int control_fd,
                                     uint64_t first_batch, struct rp_error *error);
 enum rp_ring_take { RP_RING_TAKEN, RP_RING_EMPTY, RP_RING_CLOSED };

@@ -79,6 +79,8 @@ int rp_ring_view_open(struct rp_ring_view *view, int data_fd, int control_fd, ui
         code = rp_segment_attach(&view->control, control_fd, true, RP_PAGE_BYTES, error);
     if (code == 0)
         code = open_header(view, error);
+    view->next_row = view->geometry.base_row +
+                     first_batch * view->geometry.rows * view->geometry.world;
     if (code == 0) /* tail may still be below first_batch: the ring waits for other trainers */
         view->tail = rp_min_u64(first_batch, rp_a64_load_relaxed(&engine_words(view)->tail));
     else
@@ -102,20 +104,20 @@ static int check_slot(const struct rp_ring_view *view, const struct rp_slot_head
                       struct rp_error *error)
 {
     const struct rp_geometry *g = &view->geometry;
-    uint64_t step_rows = (uint64_t)g->rows * g->world;
-    uint64_t next_row = g->base_row + (view->next + 1) * step_rows;
-    uint64_t first_row = next_row - step_rows + (uint64_t)g->rank * g->rows;
+    uint64_t rows = header->rows, first_row = view->next_row + g->rank * rows;
+    uint64_t next_row = view->next_row + g->world * rows;
     if (header->batch != view->next || header->generation != view->generation ||
         header->first_row != first_row || header->next_row > next_row)
         return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_ENGINE_MEMORY,
                        "batch ring: batch %" PRIu64 " at row %" PRIu64 " expected, batch %" PRIu64
                        " at row %" PRIu64 " found",
                        view->next, first_row, header->batch, header->first_row);
-    if (header->rows_real > g->rows || header->tokens_real > (uint64_t)g->rows * g->seq_len ||
+    if (rows == 0 || rows > g->rows || header->rows_real > rows ||
+        header->tokens_real > rows * g->seq_len || header->micro_batch >= header->micro_batches ||
         header->state_bytes > g->state_bytes || header->state_offset != RP_SLOT_STATE_OFFSET)
         return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_ENGINE_MEMORY,
                        "batch ring: the header of batch %" PRIu64 " is out of range", view->next);
-    uint64_t rows_max = step_rows * rp_geometry_micro_batches(g);
+    uint64_t rows_max = g->world * rows * header->micro_batches;
     if (header->step_rows > rows_max || header->step_tokens > rows_max * g->seq_len ||
         header->step_tokens_loss > header->step_tokens)
         return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_ENGINE_MEMORY,
@@ -135,6 +137,8 @@ static int take_slot(struct rp_ring_view *view, const uint8_t **slot, struct rp_
     if (code < 0)
         return code;
     view->next++;
+    view->taken_rows = (uint64_t)header->rows * view->geometry.world;
+    view->next_row += view->taken_rows;
     return RP_RING_TAKEN;
 }
 
@@ -142,6 +146,7 @@ void rp_ring_view_put_back(struct rp_ring_view *view)
 {
     RP_ASSERT(view->next > view->release);
     view->next--;
+    view->next_row -= view->taken_rows;
 }
 
 static bool is_quarantined(const struct rp_ring_view *view)

@@ -104,12 +104,12 @@ struct rp_section_layout {
  * that the library knows. */
 struct rp_geometry {
     uint64_t struct_size;      /* in bytes; fields beyond them do not exist */
-    uint32_t rows;             /* rows of this rank in a micro-batch (batch_size) */
+    uint32_t rows;             /* the most rows of this rank in a micro-batch (batch_size) */
     uint32_t seq_len;          /* tokens in a row */
     uint32_t max_docs_per_row; /* D */
     uint32_t world;            /* ranks that share the stream (dp_world_size) */
     uint32_t rank;             /* this one, 0 .. world - 1 */
-    uint32_t micro_batches;    /* per step: global_batch_size / (rows * world) */
+    uint32_t micro_batches;    /* per step of stage 0: global_batch_size / (rows * world) */
     uint32_t slots;            /* batches the ring holds */
     uint32_t label_mode;       /* enum rp_label_mode */
     int64_t pad_id;

@@ -112,6 +112,9 @@ struct rp_batch {
     uint32_t reserved;        /* zero */
     uint64_t sum_len_squared; /* over all fragments, in tokens²: the cost of masked attention */
     const void *sections[RP_SECTION_ROOM]; /* by enum rp_section; NULL: the run does not have it */
+    uint64_t step;                         /* number of its step, counted as batches are */
+    uint32_t micro_batch;                  /* its place in the step, from 0 */
+    uint32_t micro_batches;                /* of the step: the batches that a rank accumulates */
     /* Sums over all rows of the batch's step, of all ranks and micro-batches: equal in all batches
      * of a step, and known before its first one. 0 unless `known` has RP_KNOWN_STEP: the first rows
      * of the step were delivered by an earlier engine, and this one cannot plan them; or the index
@@ -206,6 +209,9 @@ RP_API RP_MUST_CHECK int rp_client_check_state(const void *state, size_t bytes,
 /** Next global row of the state of rp_client_state. */
 RP_API uint64_t rp_client_next_row(const struct rp_client *client);
 
+/** First row of the step that has the batch after that state. */
+RP_API uint64_t rp_client_step_row(const struct rp_client *client);
+
 /** Identity of the stream, low and high u64: a hash of corpus, seed, packing and everything else
  * that decides the tokens of row g (engine/plan/STREAM.md section 9). Streams with equal identities
  * are equal. Equal streams have different identities if one node has indexed its corpus and another
@@ -217,11 +223,10 @@ RP_API void rp_client_identity(const struct rp_client *client, uint64_t identity
 RP_API size_t rp_client_contract(const struct rp_client *client, char *buffer, size_t capacity);
 
 /** Compare the contracts of two processes of a job; messages use their names. The ranks of a job
- * should compare contracts, next_row, and base_row modulo rows * world * micro_batches (their step
- * boundaries) before the first step, because no engine can: nodes share no memory. Returns 1 if
- * they agree and the whole content of the corpus was compared (it is indexed on both sides), 0 if
- * they agree and samples of it were compared, -RP_E_MISMATCH with every field that differs,
- * -RP_E_CORRUPT for text that is not a contract. */
+ * should compare contracts, next_row and rp_client_step_row before the first step, because no
+ * engine can: nodes share no memory. Returns 1 if they agree and the whole content of the corpus
+ * was compared (it is indexed on both sides), 0 if they agree and samples of it were compared,
+ * -RP_E_MISMATCH with every field that differs, -RP_E_CORRUPT for text that is not a contract. */
 RP_API RP_MUST_CHECK int rp_contract_agree(const char *name, const char *text, size_t bytes,
                                            const char *other_name, const char *other_text,
                                            size_t other_bytes, struct rp_error *error);

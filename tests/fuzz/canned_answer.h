@@ -94,6 +94,7 @@ FUZZ void make_answer(unsigned mode, struct fuzz_input *input)
                             .kind = mode & 128 ? RP_REPLY_TEXT : RP_REPLY_WELCOME,
                             .contract_bytes = (uint32_t)rp_contract_bytes(&contract),
                             .first_batch = (mode & 192) == 64,
+                            .first_row = (mode & 192) == 64 ? FAKE_ROWS : 0,
                             .generation = 1};
     set_contract(rp_contract_hash(&contract));
     good.text_bytes = STATE_TEXT_BYTES + good.contract_bytes;

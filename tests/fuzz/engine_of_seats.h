@@ -32,6 +32,8 @@ static struct rp_error engine_error;
 static struct rp_ring rings[RINGS];
 static struct rp_seat seats[RINGS * REPLICAS];
 static struct rp_connection connections[RP_CONNECTIONS_MAX]; /* the neighbour's; no other */
+static const struct rp_batch_stage sizes = {0, 8, 8};
+static struct rp_numbering_part part = {.batch_rows = 8, .step_rows = 8};
 static struct rp_engine engine = {.options = &options,
                                   .config = &served,
                                   .stream.config = &served,
@@ -39,7 +41,7 @@ static struct rp_engine engine = {.options = &options,
                                   .saving.config = &served,
                                   .stream.state_bytes_max = 4096,
                                   .delivery.generation = 7,
-                                  .delivery.batch_rows = 8,
+                                  .delivery.numbering = {&sizes, &part, 1},
                                   .delivery.ring_count = RINGS,
                                   .delivery.rings = rings,
                                   .delivery.seat_count = RINGS * REPLICAS,

@@ -31,7 +31,7 @@ static void check_welcome(const struct rp_request *request, const struct rp_repl
     FUZZ_REQUIRE(code == 0);
     fds[0] = fds[1] = -1;
     const struct rp_geometry *g = &view.geometry;
-    uint64_t row = g->base_row + reply->first_batch * LIVE_BATCH * LIVE_WORLD;
+    uint64_t row = reply->first_row;
     FUZZ_REQUIRE(request->kind == RP_REQUEST_ATTACH && g->rank == request->rank);
     if (request->next_row != RP_NEXT_ROW_ANY)
         FUZZ_REQUIRE(row == request->next_row);

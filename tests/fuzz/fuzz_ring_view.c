@@ -24,7 +24,15 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     FUZZ_REQUIRE(rp_ring_attach_trainer(&ring, 0, 0, NULL) == 0);
     for (uint64_t k = 0; k < PUBLISHED; k++) {
         uint64_t row = 12 + 4 * k;
-        struct rp_slot_header head = {k, 3, row + 2, row + 4, 0, 2, 0, 0, 0, 0, 24, 128, 0, 0};
+        struct rp_slot_header head = {.batch = k,
+                                      .generation = 3,
+                                      .first_row = row + 2,
+                                      .next_row = row + 4,
+                                      .rows_real = 2,
+                                      .rows = 2,
+                                      .micro_batches = 1,
+                                      .state_bytes = 24,
+                                      .state_offset = RP_SLOT_STATE_OFFSET};
         memcpy(rp_ring_slot(&ring, k), &head, sizeof head);
         rp_ring_publish(&ring, k + 1);
     }

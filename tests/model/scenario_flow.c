@@ -56,6 +56,12 @@ static void begin_ring(uint32_t ring, uint32_t rings, uint32_t slots)
     MODEL_REQUIRE(rp_ring_attach_trainer(made, 0, 0, NULL) == 0);
 }
 
+/* Batches of one row for each ring, each a step. */
+static struct rp_numbering_part parts[] = {{.batch_rows = 1, .step_rows = 1},
+                                           {.batch_rows = 2, .step_rows = 2}};
+static const struct rp_numbering numberings[] = {{.parts = &parts[0], .count = 1},
+                                                 {.parts = &parts[1], .count = 1}};
+
 static void begin_with(uint32_t rings, uint32_t tickets, uint32_t slots, bool processes)
 {
     model_segments_reset();
@@ -78,7 +84,8 @@ static void begin_with(uint32_t rings, uint32_t tickets, uint32_t slots, bool pr
                                          .state_count = states,
                                          .state_bytes = STATE_BYTES};
     MODEL_REQUIRE(rp_arena_create(&flow->arena, false, &sizes, NULL) == 0);
-    prepare_start(flow, NULL, NULL, 0, 0, shared->rings);
+    MODEL_REQUIRE(rings <= 2);
+    prepare_start(flow, NULL, NULL, &numberings[rings - 1], 0, shared->rings);
     flow->pack_plan = (struct rp_pack_plan){.arena = &flow->arena,
                                             .deliver = processes ? NULL : &flow->deliver,
                                             .targets = flow->targets,
@@ -164,6 +171,7 @@ static void begin_behind(uint64_t first)
                                           .is_catching_up = behind->is_catching_up,
                                           .arena = &behind->arena,
                                           .rings = &shared->rings[1],
+                                          .numbering = flow->deliver.numbering,
                                           .files = &behind->files,
                                           .revalidation = &behind->revalidation,
                                           .sums = &own.behind_sums};

@@ -65,8 +65,13 @@ static uint32_t *first_token(const struct rp_geometry *g, const uint8_t *slot)
 
 static void publish(uint64_t k)
 {
-    struct rp_slot_header header = {
-        .batch = k, .generation = 3, .first_row = k, .next_row = k + 1, .state_offset = 128};
+    struct rp_slot_header header = {.batch = k,
+                                    .generation = 3,
+                                    .first_row = k,
+                                    .next_row = k + 1,
+                                    .rows = 1,
+                                    .micro_batches = 1,
+                                    .state_offset = RP_SLOT_STATE_OFFSET};
     uint8_t *slot = rp_ring_slot(&own.ring, k);
     *first_token(&own.ring.geometry, slot) = (uint32_t)k + 100;
     memcpy(slot, &header, sizeof header);

@@ -186,6 +186,8 @@ int rp_client_take(struct rp_client *client, struct rp_batch *batch, struct rp_e
                                    .tokens_real = ROWS * LENGTH,
                                    .max_seqlen = 8,
                                    .segments = 2,
+                                   .step = k,
+                                   .micro_batches = 1,
                                    .lease = 1};
         for (int i = 0; i < RP_SECTION_COUNT; i++)
             batch->sections[i] = client->geometry.sections[i].offset
@@ -297,7 +299,8 @@ void rp_client_identity(const struct rp_client *client, uint64_t identity[2])
 
 size_t rp_client_contract(const struct rp_client *client, char *buffer, size_t capacity)
 {
-    static const char contract[] = "seed=7\n\npad_id=0\n";
+    static const char contract[] = "seed=7\n\nbatch_size=2\ndp_world_size=1\n"
+                                   "global_batch_size=2\npad_id=0\n";
     (void)client;
     if (buffer && capacity >= sizeof contract - 1)
         memcpy(buffer, contract, sizeof contract - 1);
@@ -318,6 +321,11 @@ int rp_client_stage_ended(const struct rp_client *client)
 }
 
 uint64_t rp_client_next_row(const struct rp_client *client)
+{
+    return client->next * ROWS;
+}
+
+uint64_t rp_client_step_row(const struct rp_client *client)
 {
     return client->next * ROWS;
 }

@@ -66,22 +66,23 @@ class Steps:
         self.rows, self.step, self.seen = sums_of_rows(stream), step, set()
         self.stream, self.model = stream, model
         skipped = set(getattr(stream, "skip", ()))
-        steps = range(0, len(self.rows), step)
+        steps = range(0, len(self.rows), step) if step else ()  # None: stages change it
         self.whole = {g for g in steps if not set(range(g, g + step)) <= skipped}
 
-    def of(self, first):
-        end = first + self.step
+    def of(self, first, count):
+        end = first + count
         if isinstance(self.stream, Stream2) and first < len(self.rows):
             end = min(end, self.stream.end_of_run(first)[0])
         rows = self.rows[first:end]
         return tuple(sum(column) for column in zip((0, 0, 0), *rows))
 
     def check(self, loader, batch):
-        geometry = loader._client.geometry
-        first = batch.number // geometry.micro_batches * geometry.micro_batches
-        row = geometry.base_row + first * geometry.rows * geometry.world
+        geometry, rows = loader._client.geometry, batch.batch_size
+        row = batch.first_row - (geometry.rank + batch.micro_batch * geometry.world) * rows
+        count = batch.micro_batches * geometry.world * rows
+        assert self.step in (count, None)
         found = (batch.step_rows, batch.step_tokens, batch.step_tokens_loss)
-        assert found == self.of(row), f"step of row {row}, batch {batch.number}"
+        assert found == self.of(row, count), f"step of row {row}, batch {batch.number}"
         assert batch.cost == self.cost_of(batch), f"cost of batch {batch.number}"
         self.seen.add(row)
 

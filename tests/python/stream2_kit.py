@@ -48,7 +48,7 @@ class Stream2:
         self.stages, self.skip = stages, sorted(skip)
         self.places = {source["name"]: n for n, source in enumerate(sources)}
         compiled = [
-            {k: v for k, v in stage.items() if k not in ("until", "global_batch_size")}
+            {k: v for k, v in stage.items() if k != "until" and k not in SIZES}
             for stage in compile_rows(stages)
         ]
         entries = [
@@ -182,7 +182,7 @@ class Stream2:
             own["until"] = f"row {n}" if what == "row" else f"{n} {what}"
         if number == 0:
             return own
-        for name in STAGE_KEYS:
+        for name in *STAGE_KEYS, *SIZES:
             if name in stage:
                 own[name] = stage[name]
         if "deal" in stage:
@@ -196,6 +196,7 @@ class Stream2:
         return own
 
 
+SIZES = "global_batch_size", "batch_size"  # of the delivery: no row depends on them
 STAGE_KEYS = "seq_len align packing window fill spread max_docs_per_row".split()
 
 

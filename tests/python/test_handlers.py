@@ -19,6 +19,8 @@ QUESTIONS = {
     "plan_digest": lambda loader, _: loader.plan_digest,
     "counts": lambda loader, _: loader.counts(),
     "progress": lambda loader, _: loader.progress(),
+    "global_batch_size": lambda loader, _: loader.global_batch_size,
+    "micro_batches": lambda loader, _: loader.micro_batches,
     "stage_ended": lambda loader, _: loader.stage_ended,
     "skip": lambda loader, _: pytest.raises(ringpack.UsageError, loader.skip, rows=9),
     "contract": lambda loader, _: loader.contract(),
@@ -251,7 +253,7 @@ def handled(corpora, folder, state, moves=""):
 def test_in_each_state_that_waits(program, corpora, folder, state):
     [answers] = handled(corpora, folder, state)
     unknown = {"contract", "check_ranks", "attach", "state_dict", "get_state", "next_row"}
-    unknown |= {"plan_digest", "counts", "progress"}
+    unknown |= {"plan_digest", "counts", "progress", "global_batch_size", "micro_batches"}
     for name in QUESTIONS:
         expected = "UsageError" if state == "attaching" and name in unknown else "answered"
         assert answers[name] == expected, (name, answers)

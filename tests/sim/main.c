@@ -206,6 +206,7 @@ static const char *const found_elsewhere[] = {
     "ask_for_each_reader",
     "ask_silent_engines",
     "blame_next_stage",
+    "change_steps_late",
     "close_files_in_use",
     "count_all_in_first_stage",
     "count_steps_without_a_rank",

@@ -27,6 +27,8 @@ struct bench {
     struct rp_ring rings[RINGS];
     struct rp_ring_view views[RINGS];
     struct rp_deliver deliver;
+    struct rp_numbering_part part;
+    struct rp_numbering numbering;
     int64_t unlabelled[RINGS];
     bool is_catching_up[RINGS];
     uint64_t next_ticket;
@@ -95,13 +97,16 @@ static inline void bench_open(struct bench *bench)
     }
     if (code != 0)
         fail_msg("%s", error.message);
+    bench->part = (struct rp_numbering_part){
+        .row = BASE_ROW, .batch_rows = ROWS * RINGS, .step_rows = ROWS * RINGS};
+    bench->numbering = (struct rp_numbering){.parts = &bench->part, .count = 1};
     bench->deliver = (struct rp_deliver){.options = &bench->options,
                                          .arena = &bench->arena,
                                          .rings = bench->rings,
                                          .files = &bench->files,
                                          .revalidation = &bench->revalidation,
                                          .unlabelled = bench->unlabelled,
-                                         .base_row = BASE_ROW,
+                                         .numbering = &bench->numbering,
                                          .end_batch = UINT64_MAX,
                                          .is_catching_up = bench->is_catching_up};
 }

@@ -91,6 +91,9 @@ FAKE void fake_write_batch(const struct rp_ring *ring, uint64_t batch, uint64_t 
                                       .generation = generation,
                                       .first_row = row,
                                       .next_row = row + g->rows,
+                                      .rows = g->rows,
+                                      .micro_batches = 1,
+                                      .step = batch,
                                       .rows_real = g->rows,
                                       .tokens_real = g->rows * g->seq_len,
                                       .state_offset = RP_SLOT_STATE_OFFSET};
@@ -170,8 +173,8 @@ struct fake_engine {
     int trainer; /* -1: none */
 };
 
-FAKE void fake_reply(int fd, uint32_t kind, int code, uint64_t first_batch, uint64_t generation,
-                     const char *text, size_t contract_bytes, const int *fds)
+FAKE void fake_reply(int fd, uint32_t kind, int code, uint64_t first_batch, uint64_t first_row,
+                     uint64_t generation, const char *text, size_t contract_bytes, const int *fds)
 {
     struct rp_reply reply = {.magic = RP_MESSAGE_MAGIC,
                              .abi_version = RP_ABI_VERSION,
@@ -180,6 +183,8 @@ FAKE void fake_reply(int fd, uint32_t kind, int code, uint64_t first_batch, uint
                              .text_bytes = (uint32_t)strlen(text),
                              .contract_bytes = (uint32_t)contract_bytes,
                              .first_batch = first_batch,
+                             .first_row = first_row,
+                             .step_row = first_row,
                              .generation = generation};
     int sent = rp_socket_send(fd, &reply, sizeof reply, text, strlen(text), fds, fds ? 2 : 0, NULL);
     (void)sent;
@@ -202,8 +207,8 @@ FAKE void fake_welcome(struct fake_engine *engine, int fd, const struct rp_reque
     uint64_t row = fake_wanted_row(engine, request);
     uint64_t batch = (row - engine->options.base_row) / FAKE_ROWS;
     if (row < engine->options.base_row || (row - engine->options.base_row) % FAKE_ROWS) {
-        fake_reply(fd, RP_REPLY_REFUSED, -RP_E_MISMATCH, 0, 0, "row is not ours\nask for another",
-                   0, NULL);
+        fake_reply(fd, RP_REPLY_REFUSED, -RP_E_MISMATCH, 0, 0, 0,
+                   "row is not ours\nask for another", 0, NULL);
         close(fd);
         return;
     }
@@ -213,7 +218,7 @@ FAKE void fake_welcome(struct fake_engine *engine, int fd, const struct rp_reque
     struct rp_contract contract = fake_contract(engine->options.seed, engine->options.pad_id,
                                                 body + strlen(body));
     int fds[2] = {engine->ring.data.fd, engine->ring.seats[0].control.fd};
-    fake_reply(fd, RP_REPLY_WELCOME, 0, batch, engine->options.generation, body,
+    fake_reply(fd, RP_REPLY_WELCOME, 0, batch, row, engine->options.generation, body,
                rp_contract_bytes(&contract), fds);
     engine->trainer = fd;
 }
@@ -229,14 +234,14 @@ FAKE void fake_accept(struct fake_engine *engine)
     if (bytes < (int64_t)sizeof *request) {
         close(fd);
     } else if (request->kind == RP_REQUEST_STAT) {
-        fake_reply(fd, RP_REPLY_TEXT, 0, 0, 0, "{\"run\": \"default\"}", 0, NULL);
+        fake_reply(fd, RP_REPLY_TEXT, 0, 0, 0, 0, "{\"run\": \"default\"}", 0, NULL);
         close(fd);
     } else if (request->world > 1) {
-        fake_reply(fd, RP_REPLY_REFUSED, -RP_E_MISMATCH, 0, 0, "dp_world_size: 1 here\nuse 1", 0,
+        fake_reply(fd, RP_REPLY_REFUSED, -RP_E_MISMATCH, 0, 0, 0, "dp_world_size: 1 here\nuse 1", 0,
                    NULL);
         close(fd);
     } else if (engine->trainer >= 0) {
-        fake_reply(fd, RP_REPLY_REFUSED, -RP_E_BUSY, 0, 0, "rank 0 is taken", 0, NULL);
+        fake_reply(fd, RP_REPLY_REFUSED, -RP_E_BUSY, 0, 0, 0, "rank 0 is taken", 0, NULL);
         close(fd);
     } else {
         fake_welcome(engine, fd, request);

@@ -179,7 +179,9 @@ struct stream {
     struct rp_plan *plan, *scout;
     struct rp_ring rings[KIT_RINGS_MAX];
     struct rp_ring_view views[KIT_RINGS_MAX];
-    uint64_t base_row;
+    uint64_t base_row, step_rows;
+    struct rp_batch_stage sizes;
+    struct rp_numbering numbering;
     int wake_fd;
     uint64_t seed;                   /* for the trainers' whims */
     uint64_t batches, steps_unknown; /* steps_unknown: of the batches, those without sums */
@@ -219,20 +221,26 @@ KIT void stream_open(struct stream *s, const struct kit *kit, const struct rp_fl
     *s = (struct stream){.kit = kit, .options = *options, .base_row = base_row, .seed = seed};
     s->plan = kit_plan(kit);
     s->scout = kit_plan(kit);
+    uint64_t batch_rows = (uint64_t)options->rows * options->world;
+    s->step_rows = options->step_batches * batch_rows;
+    s->sizes = (struct rp_batch_stage){0, batch_rows, s->step_rows};
+    if (rp_numbering_open(&s->numbering, &s->sizes, 1, &error) != 0)
+        fail_msg("%s", error.message);
+    /* batch 0 at base_row, also if it is more than a step after row 0 */
+    s->numbering.parts[0].row = base_row;
     s->options.corpus = kit->corpus;
     s->options.seq_len = kit->plan_config.seq_len;
     s->options.state_bytes = rp_plan_state_bytes_max(s->plan);
     s->options.pad_id = 1;
-    struct rp_geometry shape = {
-        .rows = options->rows,
-        .seq_len = kit->plan_config.seq_len,
-        .max_docs_per_row = kit->plan_config.max_docs_per_row,
-        .world = options->world,
-        .micro_batches = (uint32_t)(options->global_batch_rows / options->rows / options->world),
-        .slots = options->batch_slots,
-        .label_mode = kit_label_mode(options, seed),
-        .pad_id = 1,
-        .state_bytes = s->options.state_bytes};
+    struct rp_geometry shape = {.rows = options->rows,
+                                .seq_len = kit->plan_config.seq_len,
+                                .max_docs_per_row = kit->plan_config.max_docs_per_row,
+                                .world = options->world,
+                                .micro_batches = (uint32_t)options->step_batches,
+                                .slots = options->batch_slots,
+                                .label_mode = kit_label_mode(options, seed),
+                                .pad_id = 1,
+                                .state_bytes = s->options.state_bytes};
     assert_true(rp_geometry_layout(&shape, (1u << RP_SECTION_COUNT) - 1, token_dtype) > 0);
     s->expected = malloc(shape.slot_bytes);
     s->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -258,7 +266,7 @@ KIT void stream_start(struct stream *s)
     const struct kit_row *at = &s->kit->rows[row < s->kit->row_count ? row : s->kit->row_count];
     if (rp_plan_load(s->plan, at->state, at->state_bytes, false, &error) != 0 ||
         (s->scout && rp_plan_load(s->scout, at->state, at->state_bytes, false, &error) != 0) ||
-        rp_flow_start(s->flow, s->plan, s->scout, s->base_row, batch, s->rings, &error) != 0)
+        rp_flow_start(s->flow, s->plan, s->scout, &s->numbering, batch, s->rings, &error) != 0)
         fail_msg("%s", error.message);
 }
 
@@ -272,6 +280,7 @@ KIT void stream_close(struct stream *s)
     rp_plan_close(s->plan);
     rp_plan_close(s->scout);
     close(s->wake_fd);
+    rp_numbering_close(&s->numbering);
     free(s->expected);
 }
 
@@ -281,16 +290,15 @@ KIT void stream_close(struct stream *s)
 KIT void check_step(struct stream *s, const struct rp_slot_header *header)
 {
     const struct rp_flow_options *o = &s->options;
-    uint64_t micro_batches = o->global_batch_rows / o->rows / o->world, rows = 0, tokens = 0;
-    uint64_t first = s->base_row + header->batch / micro_batches * o->global_batch_rows;
+    uint64_t rows = 0, tokens = 0;
+    uint64_t first = s->base_row + header->batch / o->step_batches * s->step_rows;
     uint64_t labels = 0;
     s->steps_unknown += !(header->known & RP_KNOWN_STEP);
     if (!(header->known & RP_KNOWN_STEP)) {
         assert_int_equal(header->step_rows + header->step_tokens + header->step_tokens_loss, 0);
         return;
     }
-    for (uint64_t row = first; row < first + o->global_batch_rows && row < s->kit->row_count;
-         row++) {
+    for (uint64_t row = first; row < first + s->step_rows && row < s->kit->row_count; row++) {
         const struct expected_row *own = &s->kit->rows[row].expected;
         rows += own->count > 0;
         for (uint32_t i = 0; i < own->count; i++) {
@@ -431,7 +439,7 @@ KIT struct rp_flow_options small_flow(const struct rp_io_method *method)
                                     .world = 1,
                                     .rank_count = 1,
                                     .rows = 4,
-                                    .global_batch_rows = 4,
+                                    .step_batches = 1,
                                     .prefetch_bytes = 1 << 20,
                                     .batch_slots = 4};
 }
@@ -456,7 +464,7 @@ KIT void run_to_end(struct stream *s)
 KIT uint64_t batches_of(const struct stream *s)
 {
     const struct rp_flow_options *o = &s->options;
-    uint64_t rows = s->kit->row_count - s->base_row, step = o->global_batch_rows;
+    uint64_t rows = s->kit->row_count - s->base_row, step = s->step_rows;
     uint64_t steps = o->drop_last ? rows / step : (rows + step - 1) / step;
     return steps * (step / (o->rows * o->world));
 }

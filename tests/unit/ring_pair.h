@@ -76,6 +76,8 @@ PAIR void fill(const struct rp_ring *ring, uint64_t batch)
                                     .generation = GENERATION,
                                     .first_row = 10 + batch * 2 + 1,
                                     .next_row = 10 + batch * 2 + 2,
+                                    .rows = 1,
+                                    .micro_batches = 1,
                                     .rows_real = 1,
                                     .tokens_real = 4,
                                     .state_offset = RP_SLOT_STATE_OFFSET};

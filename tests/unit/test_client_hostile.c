@@ -238,6 +238,7 @@ static struct answer welcome_to_nothing(const struct stage *stage)
 {
     struct answer answer = welcome(stage);
     ((struct rp_reply *)(void *)answer.bytes)->first_batch = 1;
+    ((struct rp_reply *)(void *)answer.bytes)->first_row = FAKE_ROWS;
     return answer;
 }
 

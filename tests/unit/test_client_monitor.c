@@ -169,6 +169,8 @@ static uint8_t *make_place(struct place *place)
     place->header = (struct rp_slot_header){.batch = 4,
                                             .first_row = 8,
                                             .next_row = 10,
+                                            .rows = FAKE_ROWS,
+                                            .micro_batches = 1,
                                             .state_offset = RP_SLOT_STATE_OFFSET,
                                             .state_bytes = TOKEN_BYTES};
     struct rp_row_info rows[FAKE_ROWS] = {{.row = 8}, {.row = 9}};

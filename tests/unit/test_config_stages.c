@@ -384,15 +384,28 @@ static void costs_are_refused_with_their_place(void **state)
     }
 }
 
-static void batches_that_change_are_not_served(void **state)
+static void sizes_of_batches_are_those_of_the_stages(void **state)
 {
     (void)state;
-    must(finish_text(STAGES "- {until: 5 steps}\n- {global_batch_size: 4, batch_size: 4}\n"));
-    must(rp_config_check_served(&config, &error));
-    must(finish_text(STAGES "- {until: 5 steps}\n- {global_batch_size: 8}\n"));
-    assert_int_equal(rp_config_check_served(&config, &error), -RP_E_CONFIG);
-    assert_string_equal(error.message, "c.yaml:9:23: global_batch_size: stage 1 changes it from 4 "
-                                       "to 8, which no engine of this version serves");
+    uint64_t row;
+    must(finish_text(STAGES "- {until: 5 steps}\n- {global_batch_size: 4, until: 7 steps}\n"
+                            "- {global_batch_size: 8, until: 9 steps}\n"
+                            "- {batch_size: 2}\n"));
+    const struct rp_config_batches *batches = &config.batches;
+    const struct rp_batch_stage wanted[] = {{0, 4, 4}, {28, 4, 8}, {44, 2, 8}};
+    assert_int_equal(batches->count, 3); /* stage 1 changes nothing */
+    assert_memory_equal(batches->stages, wanted, sizeof wanted);
+    assert_int_equal(batches->rows_max, 4);
+    assert_int_equal(batches->step_batches_max, 4);
+    assert_true(rp_config_row_of_step(&config, 8, &row));
+    assert_int_equal(row, 36);
+    assert_int_equal(rp_config_step_from(&config, 36), 8);
+    assert_int_equal(rp_config_step_from(&config, 37), 9);
+    assert_false(rp_config_row_of_step(&config, UINT64_MAX / 4, &row));
+    assert_int_equal(finish_text(STAGES "- {until: 5 steps, global_batch_size: 8}\n- {}\n"),
+                     -RP_E_CONFIG);
+    assert_string_equal(error.message, "c.yaml:8:39: global_batch_size: stage 0 has 8, and the "
+                                       "config 4");
 }
 
 /* A small text that would name sources 10^8 times. */
@@ -427,7 +440,7 @@ int main(void)
         cmocka_unit_test(mistakes_are_told_with_their_place),
         cmocka_unit_test(cost_follows_from_the_numbers_of_a_model),
         cmocka_unit_test(costs_are_refused_with_their_place),
-        cmocka_unit_test(batches_that_change_are_not_served),
+        cmocka_unit_test(sizes_of_batches_are_those_of_the_stages),
         cmocka_unit_test(aliases_make_no_stages_without_end),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);

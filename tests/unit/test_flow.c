@@ -47,7 +47,7 @@ static struct rp_flow_options draw_flow(uint64_t *seed)
     o.rank_count = 1 + draw(seed, o.world);
     o.rank_first = draw(seed, o.world - o.rank_count + 1);
     o.rows = 1 + draw(seed, 6);
-    o.global_batch_rows = (uint64_t)o.rows * o.world * (1 + draw(seed, 3));
+    o.step_batches = 1 + draw(seed, 3);
     o.batch_slots = 2u << draw(seed, 3);
     return o;
 }
@@ -61,7 +61,7 @@ static void print_case(uint64_t seed, const struct rp_flow_options *o)
            : o->o_direct ? ", direct"
                          : "",
            o->verify_blocks ? ", verified" : "", o->rank_first, o->rank_count, o->world, o->rows,
-           (unsigned)o->global_batch_rows);
+           (unsigned)(o->step_batches * o->rows * o->world));
 }
 
 static void every_way_of_working(void **state)
@@ -133,7 +133,7 @@ static void every_packing_and_lanes(void **state)
             kit_open(&kit, two_sources, 2, &config);
             struct rp_flow_options options = small_flow(&rp_io_method_pread);
             options.world = options.rank_count = 2;
-            options.global_batch_rows = 24;
+            options.step_batches = 24 / (options.rows * options.world);
             options.packers = 2;
             for (uint64_t base = 0; base < 30; base += 13)
                 for (int drop = 0; drop < 2; drop++) {
@@ -191,7 +191,7 @@ static void stop_and_start_elsewhere(void **state)
     struct io_fake_script script = bad_disk(17);
     options.world = options.rank_count = 3;
     options.rows = 2;
-    options.global_batch_rows = 12;
+    options.step_batches = 12 / (options.rows * options.world);
     options.readers = options.packers = 2;
     options.packer_processes = processes_work();
     io_fake_set(&script);
@@ -228,7 +228,7 @@ static void killed_packers_are_not_seen(void **state)
     options.packers = 3;
     options.packer_processes = true;
     options.rows = 2;
-    options.global_batch_rows = 2;
+    options.step_batches = 2 / (options.rows * options.world);
     struct stream s;
     struct rp_error error = {0};
     stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 23);
@@ -366,7 +366,7 @@ static struct reading read_pages(enum rp_shuffle shuffle, uint64_t prefetch_byte
         options.world = 4;
         options.rank_count = 1;
         options.rank_first = 1;
-        options.global_batch_rows = 16;
+        options.step_batches = 16 / (options.rows * options.world);
     }
     stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 3);
     stream_start(&s);

@@ -77,8 +77,8 @@ static void a_failed_start_leaves_nothing(void **state)
         options.packer_processes = processes;
         stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 1);
         for (int again = 0; again < 2; again++) {
-            assert_int_equal(rp_flow_start(s.flow, s.plan, s.scout, 0, 0, s.rings, &error),
-                             -ENOMEM);
+            assert_int_equal(
+                rp_flow_start(s.flow, s.plan, s.scout, &s.numbering, 0, s.rings, &error), -ENOMEM);
             assert_string_equal(error.message, "no memory for this reader");
             assert_string_equal(error.hint, "buy more");
             wait_for_threads(threads);
@@ -355,7 +355,7 @@ static void contents_and_files_together(void **state)
     options.contents = contents;
     options.world = options.rank_count = 2; /* another shape than it was saved with */
     options.rows = 3;
-    options.global_batch_rows = 6;
+    options.step_batches = 6 / (options.rows * options.world);
     options.verify_blocks = true;
     for (int mapped = 0; mapped < 2; mapped++) {
         struct stream s;

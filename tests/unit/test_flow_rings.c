@@ -17,7 +17,7 @@ static struct rp_flow_options two_rings(void)
     struct rp_flow_options options = small_flow(&rp_io_method_pread);
     options.world = options.rank_count = 2;
     options.rows = 1;
-    options.global_batch_rows = 2;
+    options.step_batches = 2 / (options.rows * options.world);
     return options;
 }
 
@@ -176,7 +176,7 @@ static void rings_behind_are_served_while_the_engine_sleeps(void **state)
     struct rp_error error;
     struct rp_flow_options options = two_rings();
     options.world = options.rank_count = 3;
-    options.global_batch_rows = 3;
+    options.step_batches = 3 / (options.rows * options.world);
     stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 1);
     stream_start(&s);
     struct rp_plan *plans[2] = {kit_plan(&kit), kit_plan(&kit)};

@@ -83,6 +83,8 @@ static void write_slot(uint64_t batch)
                                     .generation = 1,
                                     .first_row = batch,
                                     .next_row = batch + 1,
+                                    .rows = 1,
+                                    .micro_batches = 1,
                                     .rows_real = 1,
                                     .tokens_real = IDS,
                                     .state_offset = RP_SLOT_STATE_OFFSET,

@@ -92,6 +92,9 @@ static int enter(void **state)
     memset(&world, 0, sizeof world);
     for (uint32_t r = 0; r < RINGS; r++)
         open_ring(r);
+    static const struct rp_batch_stage sizes = {0, RINGS, RINGS};
+    static struct rp_numbering_part parts[] = {{.batch_rows = RINGS, .step_rows = RINGS},
+                                               {.batch_rows = RINGS, .step_rows = RINGS}};
     world.engine = (struct rp_engine){.delivery.rings = world.rings,
                                       .delivery.ring_count = RINGS,
                                       .delivery.seats = world.seats,
@@ -100,7 +103,8 @@ static int enter(void **state)
                                       .delivery.config = &world.config,
                                       .stream.config = &world.config,
 
-                                      .delivery.batch_rows = RINGS,
+                                      .delivery.numbering = {&sizes, &parts[0], 1},
+                                      .delivery.other = {&sizes, &parts[1], 1},
                                       .life.life_state = RP_LIFE_RUNNING,
                                       .delivery.state = RP_DELIVERY_RUNNING};
     return 0;

@@ -19,6 +19,49 @@
 
 static const char *const action_names[] = {"REFUSE", "KEEP", "REBUILD", "MOVE_RING", "MOVE_ALL"};
 
+/* By the first row of batch 0. */
+static struct rp_numbering numberings[STEP], by_three, renumbered;
+
+static uint64_t base_of(const struct rp_rejoin_facts *f)
+{
+    return rp_numbering_base(f->numbering);
+}
+
+/* The first row of batch 0 after the decision. */
+static uint64_t new_base(const struct rp_rejoin_facts *f, const struct rp_placement *p)
+{
+    return p->renumbers ? p->step_row % STEP : base_of(f);
+}
+
+static void open_numbering(struct rp_numbering *numbering, const struct rp_batch_stage *sizes,
+                           uint64_t base_row)
+{
+    struct rp_error error;
+    assert_int_equal(rp_numbering_open(numbering, sizes, 1, &error), 0);
+    rp_numbering_begin(numbering, base_row);
+}
+
+static int open_numberings(void **state)
+{
+    static const struct rp_batch_stage sizes = {0, BATCH, STEP}, threes = {0, 3, STEP};
+    (void)state;
+    for (uint64_t base = 0; base < STEP; base++)
+        open_numbering(&numberings[base], &sizes, base);
+    open_numbering(&renumbered, &sizes, 0);
+    open_numbering(&by_three, &threes, 4);
+    return 0;
+}
+
+static int close_numberings(void **state)
+{
+    (void)state;
+    for (uint64_t base = 0; base < STEP; base++)
+        rp_numbering_close(&numberings[base]);
+    rp_numbering_close(&renumbered);
+    rp_numbering_close(&by_three);
+    return 0;
+}
+
 static bool has_others(const struct rp_rejoin_facts *f)
 {
     return f->others != RP_OTHERS_NONE;
@@ -34,12 +77,12 @@ static bool names_row(const struct rp_rejoin_facts *f)
 /* The row that a consumer gets: its own, or its seat's. */
 static uint64_t row_to_give(const struct rp_rejoin_facts *f)
 {
-    uint64_t position_row = f->base_row + f->position * BATCH, row = f->row;
+    uint64_t position_row = base_of(f) + f->position * BATCH, row = f->row;
     if (row == ANY)
         return f->position_is_known ? position_row : f->start_row;
-    if (names_row(f) || f->follows != RP_FOLLOWS_END || row < f->base_row)
+    if (names_row(f) || f->follows != RP_FOLLOWS_END || row < base_of(f))
         return row;
-    while ((row - f->base_row) % (has_others(f) ? BATCH : STEP)) /* padding fills the last one */
+    while ((row - base_of(f)) % (has_others(f) ? BATCH : STEP)) /* padding fills the last one */
         row++;
     bool is_padding = has_others(f) && position_row > row && position_row < row + STEP;
     return is_padding ? position_row : row;
@@ -56,17 +99,16 @@ static uint64_t step_to_count_from(const struct rp_rejoin_facts *f, uint64_t row
 static struct rp_placement specified(const struct rp_rejoin_facts *f)
 {
     uint64_t row = row_to_give(f), step = step_to_count_from(f, row);
-    uint64_t tail_row = f->base_row + f->tail * BATCH;
-    uint64_t release_row = f->base_row + f->release * BATCH;
-    uint64_t other_row = f->lowest_other == UINT64_MAX ? row
-                                                       : f->base_row + f->lowest_other * BATCH;
-    bool fits = row >= f->base_row && (row - f->base_row) % BATCH == 0;
-    bool same_steps = has_others(f) || step == ANY || step % STEP == f->base_row % STEP;
+    uint64_t tail_row = base_of(f) + f->tail * BATCH;
+    uint64_t release_row = base_of(f) + f->release * BATCH;
+    uint64_t other_row = f->lowest_other == UINT64_MAX ? row : base_of(f) + f->lowest_other * BATCH;
+    bool fits = row >= base_of(f) && (row - base_of(f)) % BATCH == 0;
+    bool same_steps = has_others(f) || step == ANY || step % STEP == base_of(f) % STEP;
     bool lowest_is_there = rp_min_u64(row, other_row) >= release_row &&
                            rp_min_u64(row, other_row) <= tail_row;
     bool in_ring = fits && same_steps && f->stream != RP_STREAM_OTHER && lowest_is_there &&
                    (row <= tail_row || f->others == RP_OTHERS_IN_RING);
-    struct rp_placement p = {.row = row, .base_row = f->base_row};
+    struct rp_placement p = {.row = row};
     if (f->has_failed && !(in_ring && !f->memory_may_be_read))
         p.refusal = RP_REFUSAL_FAILED;
     else if (in_ring)
@@ -84,7 +126,7 @@ static struct rp_placement specified(const struct rp_rejoin_facts *f)
         p.begins_stream = f->stream == RP_STREAM_OTHER;
         p.forgets_contents = f->stream != RP_STREAM_OURS;
         if (!fits || !same_steps)
-            p.base_row = step == ANY ? row : step;
+            p.step_row = step == ANY ? row : step, p.renumbers = true;
     }
     return p;
 }
@@ -98,8 +140,8 @@ static void fail_with(const struct rp_rejoin_facts *f, const struct rp_placement
         "%s: %s, refusal %d, row %lld, base %lld, batch %lld; facts: base %lld, start %lld, "
         "failed %d, had %d, others %d, release %lld, tail %lld, other %lld, known %d, read %d, "
         "position %lld, asks by %d, row %lld, step row %lld, follows %d, stream %d",
-        what, action_names[p->action], p->refusal, (long long)p->row, (long long)p->base_row,
-        (long long)p->batch, (long long)f->base_row, (long long)f->start_row, f->has_failed,
+        what, action_names[p->action], p->refusal, (long long)p->row, (long long)new_base(f, p),
+        (long long)p->batch, (long long)base_of(f), (long long)f->start_row, f->has_failed,
         f->has_consumed, f->others, (long long)f->release, (long long)f->tail,
         (long long)f->lowest_other, f->position_is_known, f->memory_may_be_read,
         (long long)f->position, f->asks_by, (long long)f->row, (long long)f->step_row, f->follows,
@@ -114,11 +156,11 @@ static const char *what_is_broken(const struct rp_rejoin_facts *f, const struct 
         return p->refusal == RP_REFUSAL_NONE ? "refused without a reason" : NULL;
     if (p->refusal != RP_REFUSAL_NONE)
         return "a reason to refuse, and not refused";
-    if (p->base_row + p->batch * BATCH != p->row)
+    if (new_base(f, p) + p->batch * BATCH != p->row)
         return "another row than that of the batch";
     if (f->row != ANY && f->follows != RP_FOLLOWS_END && p->row != f->row)
         return "another row than was asked for";
-    if (has_others(f) && (p->action == RP_PLACEMENT_MOVE_ALL || p->base_row != f->base_row))
+    if (has_others(f) && (p->action == RP_PLACEMENT_MOVE_ALL || p->renumbers))
         return "all are moved though others are attached";
     if (f->others == RP_OTHERS_IN_RING && p->action == RP_PLACEMENT_MOVE_RING)
         return "the ring of others is moved";
@@ -138,13 +180,12 @@ static void judge(const struct rp_rejoin_facts *f)
     const char *broken = what_is_broken(f, &p);
     if (broken)
         fail_with(f, &p, broken);
-    bool same_base = p.base_row == wanted.base_row ||
-                     (p.action == RP_PLACEMENT_MOVE_ALL && p.base_row == wanted.base_row % STEP);
+    bool same_base = p.renumbers == wanted.renumbers && new_base(f, &p) == new_base(f, &wanted);
     if (p.action != wanted.action || p.refusal != wanted.refusal || p.row != wanted.row ||
         !same_base || p.begins_stream != wanted.begins_stream ||
         p.forgets_contents != wanted.forgets_contents) {
         printf("[  wanted  ] %s, refusal %d, row %lld, base %lld\n", action_names[wanted.action],
-               wanted.refusal, (long long)wanted.row, (long long)wanted.base_row);
+               wanted.refusal, (long long)wanted.row, (long long)new_base(f, &wanted));
         fail_with(f, &p, "not as specified");
     }
 }
@@ -180,8 +221,7 @@ static uint64_t ask_everything(struct rp_rejoin_facts f)
 /* Two ranks of two replicas. bits: further facts, and 16 times the number of `others`. */
 static uint64_t visit(uint64_t tail, uint64_t position, uint64_t other, unsigned bits)
 {
-    struct rp_rejoin_facts f = {.batch_rows = BATCH,
-                                .step_rows = STEP,
+    struct rp_rejoin_facts f = {.other = &renumbered,
                                 .tail = tail,
                                 .position = position,
                                 .lowest_other = other,
@@ -194,9 +234,11 @@ static uint64_t visit(uint64_t tail, uint64_t position, uint64_t other, unsigned
     uint64_t asked = 0;
     if (f.release > tail || (f.others == RP_OTHERS_IN_RING && other == UINT64_MAX))
         return 0;
-    for (f.base_row = 0; f.base_row < 6; f.base_row += f.base_row ? 1 : 4)
+    for (uint64_t base = 0; base < 6; base += base ? 1 : 4) {
+        f.numbering = &numberings[base];
         for (f.start_row = 0; f.start_row < 6; f.start_row += 3)
             asked += ask_everything(f);
+    }
     return asked;
 }
 
@@ -216,10 +258,9 @@ static void every_small_world_is_as_specified(void **state)
 /* ---- by name --------------------------------------------------------------------------------- */
 
 /* A ring that has batches 2 and 3 of a run whose rows begin at 4; no consumer is attached. */
-static const struct rp_rejoin_facts middle = {.base_row = 4,
+static const struct rp_rejoin_facts middle = {.numbering = &numberings[4],
+                                              .other = &renumbered,
                                               .start_row = 4,
-                                              .batch_rows = BATCH,
-                                              .step_rows = STEP,
                                               .has_consumed = true,
                                               .release = 2,
                                               .tail = 4,
@@ -233,7 +274,8 @@ static void check(const char *what, struct rp_rejoin_facts facts, enum rp_placem
                   enum rp_refusal refusal, uint64_t row, uint64_t base_row)
 {
     struct rp_placement p = rp_rejoin_decide(&facts);
-    if (p.action != action || p.refusal != refusal || p.row != row || p.base_row != base_row)
+    if (p.action != action || p.refusal != refusal || p.row != row ||
+        new_base(&facts, &p) != base_row)
         fail_with(&facts, &p, what);
     judge(&facts);
 }
@@ -324,8 +366,10 @@ static void rows_are_counted_from_the_base_row(void **state)
 {
     (void)state;
     struct rp_rejoin_facts f = middle;
-    f.batch_rows = 3;
-    f.step_rows = 6;
+    struct rp_numbering scratch;
+    open_numbering(&scratch, by_three.stages, 0);
+    f.numbering = &by_three;
+    f.other = &scratch;
     f.release = f.position = 1;
     f.asks_by = RP_ASKS_BY_ROW;
     f.row = 7; /* batch 1, from base row 4 */
@@ -336,11 +380,13 @@ static void rows_are_counted_from_the_base_row(void **state)
     f.step_row = 1; /* a step began between two of ours */
     p = rp_rejoin_decide(&f);
     assert_int_equal(p.action, RP_PLACEMENT_MOVE_ALL);
-    assert_int_equal(p.base_row, 1);
+    assert_true(p.renumbers);
+    assert_int_equal(p.step_row, 1);
     f.row = 8;
     f.others = RP_OTHERS_ELSEWHERE;
     p = rp_rejoin_decide(&f);
     assert_int_equal(p.refusal, RP_REFUSAL_NOT_NUMBERED);
+    rp_numbering_close(&scratch);
 }
 
 int main(void)
@@ -351,5 +397,5 @@ int main(void)
         cmocka_unit_test(cases_by_name),
         cmocka_unit_test(every_small_world_is_as_specified),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, open_numberings, close_numberings);
 }

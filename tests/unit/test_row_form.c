@@ -199,7 +199,7 @@ static struct rp_flow_options options_of(uint64_t choice)
     options.verify_blocks = choice % 2;
     options.world = options.rank_count = 2;
     options.rows = 2;
-    options.global_batch_rows = 8;
+    options.step_batches = 8 / (options.rows * options.world);
     return options;
 }
 

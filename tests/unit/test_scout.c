@@ -14,7 +14,7 @@ static struct rp_flow_options half_of_four_ranks(void)
     options.world = 4;
     options.rank_first = options.rank_count = 2;
     options.rows = 1;
-    options.global_batch_rows = 12;
+    options.step_batches = 3;
     return options;
 }
 
@@ -91,7 +91,8 @@ static void a_scout_before_the_step_counts_it(void **state)
     const struct kit_row *at = &kit.rows[row], *zero = &kit.rows[0];
     assert_int_equal(rp_plan_load(s.plan, at->state, at->state_bytes, false, &error), 0);
     assert_int_equal(rp_plan_load(s.scout, zero->state, zero->state_bytes, false, &error), 0);
-    assert_int_equal(rp_flow_start(s.flow, s.plan, s.scout, 0, batch, s.rings, &error), 0);
+    assert_int_equal(rp_flow_start(s.flow, s.plan, s.scout, &s.numbering, batch, s.rings, &error),
+                     0);
     run_to_end(&s);
     check_all_came(&s);
     assert_int_equal(s.steps_unknown, 0);

@@ -87,10 +87,8 @@ static void check_digest(const uint64_t mine[2], const uint64_t first[2])
  * the same steps. */
 static void check_ranks(const struct rp_client *client)
 {
-    const struct rp_geometry *g = rp_client_geometry(client);
-    uint64_t step_rows = (uint64_t)g->rows * g->world * g->micro_batches;
     uint64_t mine[5] = {rp_client_contract(client, NULL, 0), rp_client_next_row(client),
-                        g->base_row % step_rows};
+                        rp_client_step_row(client)};
     plan_digest(client, mine + 3);
     uint64_t first[5];
     memcpy(first, mine, sizeof first);

@@ -178,17 +178,17 @@ struct summary {
     uint64_t steps; /* the run's, when the stream ended */
 };
 
-static struct summary summarise(const struct rp_config *config, const struct tally *tally)
+static struct summary summarise(const struct tally *tally)
 {
     const struct rp_plan_counts *counts = &tally->counts;
     double slots = (double)(counts->emitted + counts->padding);
-    uint64_t rows = tally->rows, step = config->global_batch_size;
+    uint64_t rows = tally->rows;
     return (struct summary){
         .efficiency = ratio((double)counts->emitted, slots),
         .cuts_per_100 = 100 * ratio((double)counts->cuts, (double)counts->documents),
         .documents_per_row = ratio((double)tally->fragments, (double)(rows - tally->padding_rows)),
         .ns_per_document = 1e9 * ratio(tally->seconds, (double)counts->documents),
-        .steps = config->drop_last ? rows / step : rp_div_up(rows, step),
+        .steps = tally->steps.run_steps,
     };
 }
 
@@ -258,7 +258,7 @@ static void print_histogram(const struct tally *tally)
 
 static void print_report(const struct rp_config *config, const struct tally *tally)
 {
-    struct summary summary = summarise(config, tally);
+    struct summary summary = summarise(tally);
     const struct rp_plan_counts *counts = &tally->counts;
     char text[RP_CMD_TEXT_BYTES];
     rp_preview_print(&tally->preview, config);
@@ -266,7 +266,8 @@ static void print_report(const struct rp_config *config, const struct tally *tal
     print_count("rows", tally->rows, tally->complete ? "" : " (the stream is longer)");
     if (tally->complete) {
         char step[64];
-        snprintf(step, sizeof step, " of %" PRIu64 " rows", config->global_batch_size);
+        snprintf(step, sizeof step, " of %" PRIu64 " rows%s", config->global_batch_size,
+                 config->batches.count > 1 ? " in stage 0" : "");
         print_count("steps", summary.steps, step);
     }
     print_count("tokens", counts->emitted, "");
@@ -307,7 +308,7 @@ static void print_report(const struct rp_config *config, const struct tally *tal
 
 static void print_json(const struct rp_config *config, const struct tally *tally)
 {
-    struct summary summary = summarise(config, tally);
+    struct summary summary = summarise(tally);
     const struct rp_plan_counts *counts = &tally->counts;
     json_t *histogram = json_array(), *mixture = json_array();
     for (int b = 1; b < BUCKETS; b++)
@@ -339,6 +340,9 @@ static void print_json(const struct rp_config *config, const struct tally *tally
         "documents_per_row_histogram", histogram, "mixture", mixture, "memory",
         rp_footprint_json(&tally->memory));
     json_object_set_new(report, "passed_over", json_integer((json_int_t)counts->passed_over));
+    json_object_set_new(report, "batches",
+                        tally->complete ? json_integer((json_int_t)tally->steps.run_batches)
+                                        : json_null());
     json_object_set_new(report, "left_out", json_integer((json_int_t)counts->left_out));
     rp_stage_tally_json(&tally->stages, report);
     rp_preview_json(&tally->preview, report);

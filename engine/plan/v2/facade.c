@@ -236,7 +236,7 @@ struct rp_plan_stage rp_v2_present_stage(const struct rp_plan_v2 *v2)
     return (struct rp_plan_stage){row, count > 0 ? count - 1 : 0, rp_v2_seq_len(v2)};
 }
 
-int rp_v2_check_steps(struct rp_plan_v2 *v2, uint64_t base, uint64_t step_rows,
+int rp_v2_check_steps(struct rp_plan_v2 *v2, const struct rp_numbering *numbering,
                       struct rp_error *error)
 {
     for (uint64_t row = rp_calendar_next(v2->calendar, rp_planner_row(v2->rows)); row != RP_NO_ROW;
@@ -244,9 +244,11 @@ int rp_v2_check_steps(struct rp_plan_v2 *v2, uint64_t base, uint64_t step_rows,
         struct rp_row next;
         if (rp_calendar_at(v2->calendar, row)->seq_len == v2->seq_len)
             continue;
-        uint64_t before = row - (row - base % step_rows) % step_rows;
-        if (row < base || before == row || rp_v2_next(v2, &next, NULL) == 0)
+        const struct rp_numbering_part *part = rp_numbering_of_row(numbering, row);
+        if (row < part->row || rp_numbering_begins_step(numbering, row) ||
+            rp_v2_next(v2, &next, NULL) == 0)
             return 0;
+        uint64_t step_rows = part->step_rows, before = row - (row - part->row) % step_rows;
         return rp_fail(error, -RP_E_CONFIG,
                        "nothing was changed; end the stage before at one of these two rows "
                        "(`until: row N`), start at the first row of a step, or turn drop_last off",

@@ -59,7 +59,7 @@ bool rp_v2_is_stage_end(const struct rp_plan_v2 *v2);
 bool rp_v2_is_in_run(const struct rp_plan_v2 *v2);
 /** The declared stage that has the next row. */
 struct rp_plan_stage rp_v2_present_stage(const struct rp_plan_v2 *v2);
-RP_MUST_CHECK int rp_v2_check_steps(struct rp_plan_v2 *v2, uint64_t base, uint64_t step_rows,
+RP_MUST_CHECK int rp_v2_check_steps(struct rp_plan_v2 *v2, const struct rp_numbering *numbering,
                                     struct rp_error *error);
 struct rp_row_form rp_v2_row_form(const struct rp_plan_v2 *v2);
 bool rp_v2_skips(const struct rp_plan_v2 *v2, uint64_t first, uint64_t count);

@@ -17,10 +17,10 @@ _ESCAPED = re.compile(r"\\([0-9a-f]{2})")
 class Calendar:
     """Facts of a contract."""
 
-    def __init__(self, contract: str, step_rows: int):
+    def __init__(self, contract: str):
         lines = (_LINE.fullmatch(line) for line in contract.splitlines())
         self._fields = {line[1]: line[3] for line in lines if line}
-        self.step_rows = step_rows  # at present
+        self._steps = self._all_steps()
 
     def _all(self, form: str) -> list[str]:
         """Values of the fields `form`, which has NNNN for the number, in its order."""
@@ -33,6 +33,41 @@ class Calendar:
             _ESCAPED.sub(lambda part: chr(int(part[1], 16)), name).encode("latin-1").decode()
             for name in self._all("source[NNNN].name")
         ]
+
+    def _all_steps(self) -> list[tuple[int, int, int, int]]:
+        """First row, first step, global_batch_size and batch_size of each stage."""
+        fields, found = self._fields, [(0, 0, *self._sizes("", (0, 0)))]
+        for name, value in sorted(fields.items()):
+            if re.fullmatch(r"stage\[\d+\]\.from", name) and int(value) > 0:
+                begin, first, rows, batch = found[-1]
+                sizes = self._sizes(name[: -len("from")], (rows, batch))
+                found.append((int(value), first + (int(value) - begin) // rows, *sizes))
+        return found
+
+    def _sizes(self, stage: str, before: tuple[int, int]) -> tuple[int, int]:
+        names = f"{stage}global_batch_size", f"{stage}batch_size"
+        rows, batch = (int(self._fields.get(name, had)) for name, had in zip(names, before))
+        return rows, batch
+
+    def _steps_at(self, row: int) -> tuple[int, int, int, int]:
+        return [entry for entry in self._steps if entry[0] <= row][-1]
+
+    def steps_before(self, row: int) -> int:
+        """Steps that begin before the row, as the config counts them."""
+        begin, first, rows, _ = self._steps_at(row)
+        return first - (begin - row) // rows
+
+    def global_batch_size(self, step_row: int) -> int:
+        """Of the step that begins at the row."""
+        return self._steps_at(step_row)[2]
+
+    def micro_batches(self, step_row: int) -> int:
+        """Batches of a rank in the step that begins at the row."""
+        _, _, rows, batch = self._steps_at(step_row)
+        return rows // (batch * int(self._fields["dp_world_size"]))
+
+    def micro_batches_vary(self) -> bool:
+        return len({entry[2] // entry[3] for entry in self._steps}) > 1
 
     def stage_of(self, row: int) -> tuple[int, Optional[int]]:
         """Number of the declared stage that has the row, and the row at which the next begins."""
@@ -92,7 +127,7 @@ def add_skips(
     added = {"rows": _ranges(rows, "rows"), "steps": _ranges(steps, "steps")}
     if not any(added.values()):
         raise UsageError("skip: neither rows nor steps were given", "Loader.skip(steps=(120, 126))")
-    step = -(-row // calendar.step_rows)
+    step = calendar.steps_before(row)
     for name, least in ("rows", row), ("steps", step):
         for first, end in added[name]:
             if first < least:
@@ -116,7 +151,7 @@ def progress_of(described: Mapping[str, Any], calendar: Optional[Calendar]) -> d
             sources = dict(zip(calendar.names(), sources.values())) or sources
     return {
         "row": row,
-        "step": -(-row // calendar.step_rows) if calendar else None,
+        "step": calendar.steps_before(row) if calendar else None,
         "stage": stage,
         "stage_end": stage_end,
         "counted_row": described["window_first"],

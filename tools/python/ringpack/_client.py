@@ -355,7 +355,7 @@ class Client:
         terms, geometry = self._pending(), self.geometry
         if terms is not None:
             first_row, next_row = terms.info.first_row, terms.info.next_row
-            return int(min(first_row - geometry.rank * geometry.rows, next_row))
+            return int(min(first_row - geometry.rank * terms.info.rows, next_row))
         return int(self._c.rp_client_next_row(self._client))
 
     def contract(self) -> str:
@@ -366,22 +366,27 @@ class Client:
         self._c.rp_client_contract(self._client, buffer, size)
         return buffer.raw[:size].decode("ascii")
 
-    def step_rows(self) -> int:
-        """Rows of a step of all ranks."""
-        geometry = self.geometry
-        return int(geometry.rows * geometry.world * geometry.micro_batches)
+    def step_row(self) -> int:
+        """First row of the step that has the next batch."""
+        self._check_process()
+        terms = self._pending()
+        if terms is not None:
+            info, geometry = terms.info, self.geometry
+            rows = info.rows * geometry.world
+            return int(info.first_row - geometry.rank * info.rows - info.micro_batch * rows)
+        return int(self._c.rp_client_step_row(self._client))
 
     def calendar(self) -> Calendar:
-        return Calendar(self.contract(), self.step_rows())
+        return Calendar(self.contract())
 
     def facts(self) -> dict[str, Any]:
         """The facts that the ranks of a job compare before they begin."""
-        geometry, step_rows = self.geometry, self.step_rows()
+        geometry = self.geometry
         return {
             "contract": self.contract(),
             "next_row": self.next_row(),
             "plan_digest": digest_of(self.state()),
-            "step_boundary": geometry.base_row % step_rows,
+            "step_boundary": self.step_row(),
             "dp_world_size": geometry.world,
             "dp_rank": geometry.rank,
             "replica": self._replica,

@@ -74,12 +74,12 @@ def _config_fd(text: str) -> tuple[int, list[str]]:
     return fd, ["-c", f"/proc/self/fd/{fd}"]
 
 
-def count_steps(
+def count_batches(
     engine_command: Command, program: Optional[FilePath], folder: Optional[FilePath] = None
 ) -> int:
-    """Steps of a whole stream, as `ringpack plan` counts them."""
+    """Batches of a rank in a whole stream, as `ringpack plan` counts them."""
     words = ["plan", "--json", "--rows", str(2**63 - 1)]
-    return int(_told(words, engine_command, program, folder)["steps"])
+    return int(_told(words, engine_command, program, folder)["batches"])
 
 
 def place_given(

@@ -18,6 +18,7 @@ import sys
 import weakref
 from collections.abc import Callable
 from ctypes import byref
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._library import DTYPES, RECORDS, SECTIONS, BatchInfo
@@ -55,7 +56,9 @@ class Place(NamedTuple):
     """A section that a run has, as numpy takes it."""
 
     word: int  # place in Terms.words of the section's address
-    shapes: tuple[tuple[int, ...], ...]  # shapes of its views: ROWS, FLAT, ONE_ROW
+    rows: int  # of the largest batches
+    shapes: tuple[tuple[int, ...], ...]  # shapes of their views: ROWS, FLAT, ONE_ROW
+    shapes_of: Callable[[int], tuple[tuple[int, ...], ...]]  # those of batches of other rows
     dtype: Any  # numpy.dtype
     is_record: bool  # torch has no tensors of these
     buffer_at: Callable[[int], Any]  # all of its memory as an object that has room for a lease
@@ -118,24 +121,30 @@ def layout_of(geometry: Any) -> dict[str, Place]:
     """The sections that the run has, by name."""
     import numpy  # here, so that `import ringpack` takes no longer than its own modules
 
-    rows, length, documents = geometry.rows, geometry.seq_len, geometry.max_docs_per_row
-    usual = {
-        "rows": (rows,),
-        "cu_seqlens": (rows * (documents + 1) + 1,),
-        "doc_lens": (rows, documents),
-        "provenance": (rows, documents),
-        "row_plans": (rows,),
-    }
+    length, documents = geometry.seq_len, geometry.max_docs_per_row
+
+    def shapes_of(name: str, rows: int) -> tuple[tuple[int, ...], ...]:
+        usual = {
+            "rows": (rows,),
+            "cu_seqlens": (rows * (documents + 1) + 1,),
+            "doc_lens": (rows, documents),
+            "provenance": (rows, documents),
+            "row_plans": (rows,),
+        }
+        shape = usual.get(name, (rows, length))
+        count = math.prod(shape)
+        return shape, (count,), (1, count)
+
     layout: dict[str, Place] = {}
     for number, name in enumerate(SECTIONS):
         section = geometry.sections[number]
         if not section.offset:
             continue
-        shape = usual.get(name, (rows, length))
-        count = math.prod(shape)
         layout[name] = Place(
             word=BatchInfo.sections.offset // _WORD + number,
-            shapes=(shape, (count,), (1, count)),
+            rows=geometry.rows,
+            shapes=shapes_of(name, geometry.rows),
+            shapes_of=partial(shapes_of, name),
             dtype=numpy.dtype(RECORDS.get(name) or DTYPES[section.dtype]),
             is_record=name in RECORDS,
             buffer_at=_buffer_of(section.bytes).from_address,

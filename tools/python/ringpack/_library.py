@@ -103,6 +103,8 @@ class BatchInfo(Structure):
         *((name, c_uint32) for name in "tokens_loss max_seqlen segments reserved".split()),
         ("sum_len_squared", c_uint64),
         ("sections", c_void_p * SECTION_ROOM),
+        ("step", c_uint64),
+        *((name, c_uint32) for name in "micro_batch micro_batches".split()),
         *((name, c_uint64) for name in "step_rows step_tokens step_tokens_loss cost".split()),
         *((name, c_uint32) for name in "known reserved_2".split()),
     ]
@@ -142,6 +144,7 @@ _PROTOTYPES = {
     "rp_client_close": (None, c_void_p),
     "rp_client_stage_ended": (c_int, c_void_p),
     "rp_client_next_row": (c_uint64, c_void_p),
+    "rp_client_step_row": (c_uint64, c_void_p),
     "rp_client_identity": (None, c_void_p, POINTER(c_uint64)),
     "rp_client_contract": (c_size_t, c_void_p, c_void_p, c_size_t),
     "rp_contract_agree": (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from ._accelerate import OneAhead, check_asked, find_prepared
 from ._client import Client
-from ._engine import ask_program, count_steps
+from ._engine import ask_program, count_batches
 from ._log import logger
 from ._position import Positioned
 from ._token import epochs_of
@@ -212,8 +212,7 @@ class Passing(Positioned):
                 raise TypeError("the length is not known: the engine's config is not this loader's")
             if epochs_of(self.attach()._client.state()) == 0:
                 raise TypeError("an endless stream has no length")
-            micro_batches = self._client.geometry.micro_batches
-            self._length = micro_batches * count_steps(self._config, self._program, self._folder)
+            self._length = count_batches(self._config, self._program, self._folder)
         return self._length
 
     def set_epoch(self, epoch: int) -> None:

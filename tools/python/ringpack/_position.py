@@ -145,6 +145,18 @@ class Positioned(Attached):
         place = self._place()
         return progress_of(describe_token(self._token_of_place()[0]), place.calendar())
 
+    @property
+    def global_batch_size(self) -> int:
+        """Rows of the step that has the next batch, of all ranks."""
+        client = self.attach()._client
+        return int(client.calendar().global_batch_size(client.step_row()))
+
+    @property
+    def micro_batches(self) -> int:
+        """Batches of this rank in the step that has the next batch: to accumulate."""
+        client = self.attach()._client
+        return int(client.calendar().micro_batches(client.step_row()))
+
     def skip(
         self,
         rows: Union[Range, Iterable[Range]] = (),

@@ -311,8 +311,8 @@ def check_agreement(facts: Sequence[Facts]) -> str:
         if found["step_boundary"] != first["step_boundary"]:
             raise CheckpointMismatchError(
                 f"step boundary differs: {name} has {first['step_boundary']}, process {number} has "
-                f"{found['step_boundary']}; a step begins at this row and at every "
-                "global_batch_size-th row from it",
+                f"{found['step_boundary']}; a step begins at this row, and the "
+                "next batch is of it",
                 "restart the engine of every node, and load one state on every rank: steps then "
                 "begin at its row on all nodes (a state that was saved between two steps needs no "
                 "restart)",

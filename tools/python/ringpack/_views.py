@@ -3,6 +3,7 @@
 
 import sys
 from collections.abc import Callable
+from math import prod
 from typing import TYPE_CHECKING, Any, Optional
 from weakref import ref
 
@@ -54,7 +55,7 @@ def look_at(
     from numpy import frombuffer, ndarray
 
     word, buffer_at, dtype = place.word, place.buffer_at, place.dtype
-    dimensions = place.shapes[shape]
+    usual, most = place.shapes[shape], place.rows
     if place.is_record:
         tensor = None
 
@@ -68,9 +69,12 @@ def look_at(
             buffer = buffer_at(terms.words[word])
             buffer.lease = lease
             lease.exports[name] = ref(buffer)
+        rows = terms.info.rows
+        dimensions = usual if rows == most else place.shapes_of(rows)[shape]
         if tensor is None:
             # Its base is the view of memory, so that no caller can make it writable again.
-            return frombuffer(memoryview(buffer).toreadonly(), dtype).reshape(dimensions)
+            memory, count = memoryview(buffer).toreadonly(), prod(dimensions)
+            return frombuffer(memory, dtype, count).reshape(dimensions)
         # This array claims to be writable, because torch warns about every one that is not, and
         # DLPack as JAX uses it knows no other.
         return tensor(ndarray(dimensions, dtype, buffer))

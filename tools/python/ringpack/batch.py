@@ -139,7 +139,10 @@ class Batch(Mapping[str, Any]):
     number: int = number_of("number", "Number of the batch since the run's base row.")
     first_row: int = number_of("first_row", "Global number of its first row.")
     next_row: int = number_of("next_row", "Global row at which the state after this batch stands.")
-    batch_size: int = number_of("rows", "Rows.")
+    batch_size: int = number_of("rows", "Rows of this rank.")
+    step: int = number_of("step", "Number of its step, from the first row that can begin a step.")
+    micro_batch: int = number_of("micro_batch", "Its place in the step, from 0.")
+    micro_batches: int = number_of("micro_batches", "Batches of a rank in its step: to accumulate.")
     seq_len: int = number_of("seq_len", "Tokens in a row.")
     rows_real: int = number_of("rows_real", "Rows that are not padding only.")
     tokens_real: int = number_of("tokens_real", "Tokens that are not padding.")
@@ -406,7 +409,8 @@ class Batch(Mapping[str, Any]):
             if first is None:
                 found = made[section,] = own(look(), self._is_locked())
             else:
-                found = first.reshape(lease.client.layout[section].shapes[shape])
+                place = lease.client.layout[section]
+                found = first.reshape(place.shapes_of(self.batch_size)[shape])
             made[section, shape] = found
         return made[section, shape]
 

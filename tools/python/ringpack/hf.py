@@ -157,6 +157,13 @@ class _Batches:
         args, loader = self._trainer.args, self._loader
         _check_arguments(args, loader)
         loader.attach()
+        if loader._client.calendar().micro_batches_vary():
+            raise UsageError(
+                "the number of batches of a step changes at a stage of the loader, and Trainer "
+                "has one gradient_accumulation_steps",
+                "let batch_size grow with global_batch_size in that stage, or write the loop "
+                "(stages.md)",
+            )
         micro_batches = loader._client.geometry.micro_batches
         if micro_batches not in (1, args.gradient_accumulation_steps):
             raise UsageError(

@@ -30,7 +30,7 @@ int rp_last_step_drops(struct rp_last_step *last, const struct rp_walk *walk,
     struct rp_row next;
     if (!steps->drop_last || !place.is_known)
         return 0;
-    uint64_t end = steps->base_row + (place.step + 1) * steps->rows;
+    uint64_t end = rp_steps_end(steps, row);
     if (end <= last->whole_until)
         return 0;
     int code = open_plan(last, walk, error);

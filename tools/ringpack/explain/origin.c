@@ -179,9 +179,12 @@ static int find_steps(const struct rp_origin *origin, const struct rp_config *co
     *steps = rp_steps_of(config, origin->base_row);
     uint64_t known = origin->base_known;
     const struct rp_steps *kept = &origin->kept;
-    bool is_kept = !kept->rows || (kept->rows == steps->rows && kept->ranks == steps->ranks &&
-                                   kept->batch_rows == steps->batch_rows);
-    steps->is_counted = origin->base_row_given || (known % steps->rows == 0 && is_kept);
+    const struct rp_steps from_0 = rp_steps_of(config, 0);
+    bool is_kept = !kept->rows || rp_steps_are_equal(kept, steps);
+    bool begins = rp_steps_begin(&from_0, known) &&
+                  (!origin->has_step ||
+                   rp_steps_place(&from_0, origin->position).step == origin->step);
+    steps->is_counted = origin->base_row_given || (begins && is_kept);
     if (!steps->is_counted && by_step && !is_kept)
         return rp_fail(error, -RP_E_USAGE,
                        "leave -c out: the checkpoint keeps its config. Or give --base-row ROW, the "

@@ -156,6 +156,8 @@ int rp_origin_of_engine(struct rp_origin *origin, const char *run, const char *r
     origin->position = (uint64_t)json_integer_value(json_object_get(stat, "next_row"));
     origin->base_known = (uint64_t)json_integer_value(json_object_get(stat, "base_row"));
     origin->has_position = true;
+    origin->step = (uint64_t)json_integer_value(json_object_get(stat, "step"));
+    origin->has_step = json_object_get(stat, "step") != NULL;
     const char *stream = json_string_value(json_object_get(stat, "stream"));
     snprintf(origin->stream, sizeof origin->stream, "%s", stream ? stream : "");
     bool is_reweighted = json_is_true(json_object_get(stat, "reweighted"));

@@ -281,7 +281,7 @@ static int show_step(const struct search *search, struct rp_error *error)
         return rp_fail(error, -RP_E_USAGE, "the first rank is 0",
                        "no rank %" PRIu64 ": there are %u", asked->rank, steps->ranks);
     int code = rp_walk_to_step(search->walk, steps, asked->step, error);
-    return code < 0 ? code : show_rows(search, search->walk->near.row + steps->rows, error);
+    return code < 0 ? code : show_rows(search, rp_steps_end(steps, search->walk->near.row), error);
 }
 
 static int show_row_range(const struct search *search, struct rp_error *error)

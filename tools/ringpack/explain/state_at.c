@@ -48,6 +48,7 @@ static void report(const struct arguments *arguments, const struct rp_walk *walk
     bool has_digest = rp_hash128_is_known(digest);
     rp_hash128_hex(digest, plan);
     uint64_t at = rp_plan_row(walk->plan);
+    struct rp_numbering_part part = rp_steps_part(steps, at);
     if (arguments->json)
         rp_cmd_print_json(json_pack(
             "{s:o, s:o, s:I, s:I, s:s, s:o, s:I, s:I, s:I, s:I}", "checkpoint",
@@ -56,9 +57,9 @@ static void report(const struct arguments *arguments, const struct rp_walk *walk
             "path", rp_cmd_json_text(arguments->output_path), "row", (json_int_t)at, "bytes",
             (json_int_t)walk->near.bytes, "stream", rp_hash128_hex(walk->identity, hex),
             "plan_digest", has_digest ? json_string(plan) : json_null(), "step_rows",
-            (json_int_t)steps->rows, "batch_size", (json_int_t)steps->batch_rows, "dp_world_size",
-            (json_int_t)steps->ranks, "micro_batches",
-            (json_int_t)(steps->rows / steps->micro_rows)));
+            (json_int_t)part.step_rows, "batch_size", (json_int_t)(part.batch_rows / steps->ranks),
+            "dp_world_size", (json_int_t)steps->ranks, "micro_batches",
+            (json_int_t)rp_numbering_step_batches(&part)));
     else
         printf("%s: the state token of row %s, %zu bytes, plan digest %s\n", arguments->output,
                rp_cmd_count_text(at, row), walk->near.bytes,

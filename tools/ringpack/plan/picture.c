@@ -17,7 +17,7 @@ int rp_picture_open(struct rp_picture *picture, const struct rp_config *config,
     size_t cells = (size_t)RP_PICTURE_COLUMNS * config->source_count;
     *picture = (struct rp_picture){.config = config,
                                    .corpus = corpus,
-                                   .steps = rp_steps_of(config, 0),
+                                   .steps = rp_steps_of(config, rp_plan_row(plan)),
                                    .first_row = rp_plan_row(plan),
                                    .calendar = rp_plan_calendar(plan),
                                    .least_seq_len = rp_plan_seq_len(plan),
@@ -90,8 +90,7 @@ void rp_picture_add(struct rp_picture *picture, const struct rp_row *row, uint32
         place = RP_PICTURE_COLUMNS / 2;
     }
     struct rp_picture_column *column = &picture->columns[place];
-    struct rp_picture_rank *rank =
-        &picture->ranks[rp_steps_place(&picture->steps, picture->rows).rank];
+    struct rp_picture_rank *rank = &picture->ranks[rp_steps_place(&picture->steps, row->row).rank];
     uint64_t *source_tokens = picture->source_tokens +
                               place * (size_t)picture->config->source_count;
     double squares = 0;
@@ -109,7 +108,7 @@ void rp_picture_add(struct rp_picture *picture, const struct rp_row *row, uint32
     rank->step_tokens += row->tokens;
     rank->step_squares += squares;
     picture->rows++;
-    if (picture->rows % picture->steps.rows == 0)
+    if (row->row + 1 == rp_steps_end(&picture->steps, row->row))
         end_step(picture);
 }
 

@@ -85,6 +85,33 @@ static void print_parameters(const struct rp_stage *now, const struct rp_stage *
         puts("");
 }
 
+/* The last entry of the config's sizes at or before a row. */
+static const struct rp_batch_stage *sizes_at(const struct rp_stage_tally *tally, uint64_t row)
+{
+    const struct rp_config_batches *batches = &tally->config->batches;
+    uint32_t i = batches->count - 1;
+    while (batches->stages[i].from > row)
+        i--;
+    return &batches->stages[i];
+}
+
+static uint64_t batch_size_at(const struct rp_stage_tally *tally, uint64_t row)
+{
+    return sizes_at(tally, row)->batch_rows / tally->config->dp_world_size;
+}
+
+/* Sizes of steps and batches, of a stage that changes one. */
+static void print_sizes(const struct rp_stage_tally *tally, const struct rp_stage *now,
+                        const struct rp_stage *before)
+{
+    if (!before || sizes_at(tally, now->from) == sizes_at(tally, before->from))
+        return;
+    printf("     global_batch_size %" PRIu64 " (before %" PRIu64 "), batch_size %" PRIu64
+           " (before %" PRIu64 ")\n",
+           sizes_at(tally, now->from)->step_rows, sizes_at(tally, before->from)->step_rows,
+           batch_size_at(tally, now->from), batch_size_at(tally, before->from));
+}
+
 /* Limits that differ from the stage before, of sources that had joined then. */
 static void print_limits(const struct rp_stage_tally *tally, const struct rp_stage *now,
                          const struct rp_stage *before)
@@ -139,9 +166,10 @@ static void print_stage(const struct rp_stage_tally *tally, uint32_t i)
     }
     printf(": rows %s to %s, %s steps, %s places\n", rp_cmd_count_text(from, a),
            rp_cmd_count_text(from + number_rows - 1, b),
-           rp_cmd_count_text(rp_div_up(number_rows, tally->config->global_batch_size), c),
+           rp_cmd_count_text(rp_div_up(number_rows, sizes_at(tally, from)->step_rows), c),
            rp_cmd_count_text(rows->places, d));
     print_parameters(rows->stage, before);
+    print_sizes(tally, rows->stage, before);
     if (declared && (declared->sets & RP_SETS_WEIGHTS) && declared->ramp > 0)
         printf("     ramp of %s rows from the shares before\n",
                rp_cmd_count_text(declared->ramp, a));
@@ -239,6 +267,10 @@ static json_t *stage_json(const struct rp_stage_tally *tally, const struct rp_st
         rp_plan_fill_name(stage->fill), "spread", (json_int_t)stage->spread, "max_docs_per_row",
         (json_int_t)stage->max_docs_per_row, "ramp", (json_int_t)(declared ? declared->ramp : 0),
         "mixture", mixture);
+    json_object_set_new(value, "global_batch_size",
+                        json_integer((json_int_t)sizes_at(tally, stage->from)->step_rows));
+    json_object_set_new(value, "batch_size",
+                        json_integer((json_int_t)batch_size_at(tally, stage->from)));
     return value;
 }
 

@@ -15,23 +15,35 @@
 
 #define FILLED_SHARE 0.02 /* share of steps filled by one document: a warning if more */
 
+static uint64_t step_rows_max(const struct rp_config *config)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < config->batches.count; i++)
+        most = rp_max_u64(most, config->batches.stages[i].step_rows);
+    return most;
+}
+
 int rp_step_tally_open(struct rp_step_tally *tally, const struct rp_config *config,
                        const struct rp_corpus *corpus, struct rp_error *error)
 {
     uint32_t count = config->lanes;
     if (config->stream_version == 2)
-        for (count = 2; count < 2 * config->global_batch_size; count *= 2)
+        for (count = 2; count < 2 * step_rows_max(config); count *= 2)
             continue;
     *tally = (struct rp_step_tally){.config = config,
                                     .corpus = corpus,
                                     .document_count = count,
                                     .documents = rp_calloc(count, sizeof *tally->documents)};
-    return tally->documents ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for the counts");
+    if (!tally->documents)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for the counts");
+    return rp_numbering_open(&tally->numbering, config->batches.stages, config->batches.count,
+                             error);
 }
 
 void rp_step_tally_close(struct rp_step_tally *tally)
 {
     free(tally->documents);
+    rp_numbering_close(&tally->numbering);
     tally->documents = NULL;
 }
 
@@ -94,32 +106,69 @@ static void end_step(struct rp_step_tally *tally, bool is_run)
     memset(tally->documents, 0, tally->document_count * sizeof *tally->documents);
 }
 
+static const struct rp_numbering_part *part_of(const struct rp_step_tally *tally, uint64_t row)
+{
+    return rp_numbering_of_row(&tally->numbering, row);
+}
+
+static uint64_t rows_of_rank(const struct rp_step_tally *tally,
+                             const struct rp_numbering_part *part)
+{
+    return part->batch_rows / tally->config->dp_world_size;
+}
+
+/* A step begins at `row`. */
+static void begin_step(struct rp_step_tally *tally, uint64_t row)
+{
+    const struct rp_numbering_part *part = part_of(tally, row);
+    tally->step_end = row + part->step_rows;
+    tally->batch_end = row + rows_of_rank(tally, part);
+}
+
+static void count_run(struct rp_step_tally *tally, uint64_t row)
+{
+    tally->run_steps++;
+    tally->run_batches += rp_numbering_step_batches(part_of(tally, row));
+}
+
 void rp_step_tally_add(struct rp_step_tally *tally, const struct rp_row *row, uint32_t seq_len,
                        uint64_t labels)
 {
+    if (tally->rows == 0) {
+        rp_numbering_begin(&tally->numbering, row->row);
+        begin_step(tally, row->row);
+    }
     tally->step_unlabelled.rows += row->count > 0 && labels == 0;
     tally->batch_tokens += row->tokens;
     tally->batch_labels += labels;
     tally->step_tokens += row->tokens;
     add_long(tally, row, seq_len);
     tally->rows++;
-    if (tally->rows % tally->config->batch_size == 0)
+    tally->next_row = row->row + 1;
+    if (tally->next_row == tally->batch_end) {
         end_batch(tally);
-    if (tally->rows % tally->config->global_batch_size == 0)
+        tally->batch_end += rows_of_rank(tally, part_of(tally, row->row));
+    }
+    if (tally->next_row == tally->step_end) {
         end_step(tally, true);
+        count_run(tally, row->row);
+        begin_step(tally, tally->next_row);
+    }
 }
 
 void rp_step_tally_end(struct rp_step_tally *tally, bool is_complete)
 {
-    uint64_t rest = tally->rows % tally->config->global_batch_size;
+    const struct rp_numbering_part *part = part_of(tally, tally->next_row);
+    uint64_t begin = tally->step_end - part->step_rows, rest = tally->next_row - begin;
     bool is_run = !is_complete || !tally->config->drop_last;
-    if (rest == 0)
+    if (tally->rows == 0 || rest == 0)
         return;
     end_batch(tally);
     end_step(tally, is_run);
+    if (is_run)
+        count_run(tally, begin);
     if (is_complete && is_run)
-        tally->padding_batches = (tally->config->global_batch_size - rest) /
-                                 tally->config->batch_size;
+        tally->padding_batches = (part->step_rows - rest) / rows_of_rank(tally, part);
 }
 
 /* As many lanes as a step has rows, and as every source has documents or blocks for. In version 2,
@@ -129,7 +178,7 @@ static uint64_t spread_advised(const struct rp_step_tally *tally)
     const struct rp_config *config = tally->config;
     bool is_version_1 = config->stream_version == 1;
     RP_STATIC_ASSERT(RP_LANES_MAX == RP_SPREAD_MAX, "one bound for both versions");
-    uint64_t lanes = rp_min_u64(config->global_batch_size, RP_LANES_MAX);
+    uint64_t lanes = rp_min_u64(step_rows_max(config), RP_LANES_MAX);
     for (uint32_t i = 0; i < config->source_count && is_version_1; i++) {
         uint64_t units = rp_source_documents(rp_corpus_source(tally->corpus, i));
         if (config->shuffle == RP_SHUFFLE_BLOCK)

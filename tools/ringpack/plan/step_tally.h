@@ -3,7 +3,7 @@
  * without a label, and the share of one document in a step.
  *
  * Rows are counted in order, the first of a run being a step boundary. A micro-batch is batch_size
- * rows, whichever rank gets it. */
+ * rows, whichever rank gets it. Both sizes are of the stage (base/numbering.h). */
 #ifndef RP_TOOLS_STEP_TALLY_H
 #define RP_TOOLS_STEP_TALLY_H
 
@@ -26,12 +26,15 @@ struct rp_step_document {
 struct rp_step_tally {
     const struct rp_config *config;
     const struct rp_corpus *corpus;
+    struct rp_numbering numbering; /* from the first row on */
+    uint64_t batch_end, step_end;  /* rows: of the unfinished micro-batch and step */
     struct rp_step_counts unlabelled;
-    uint64_t padding_batches; /* the last step's with only rows after the end */
-    uint64_t steps, filled;   /* counted; filled: one document has more than half of the tokens */
-    double largest_share;     /* sum over the steps of the share of their largest document */
+    uint64_t padding_batches;        /* the last step's with only rows after the end */
+    uint64_t run_steps, run_batches; /* of the run, and of a rank: also without a token */
+    uint64_t steps, filled; /* counted; filled: one document has more than half of the tokens */
+    double largest_share;   /* sum over the steps of the share of their largest document */
     /* the unfinished step's, and the unfinished micro-batch's */
-    uint64_t rows, step_tokens, batch_tokens, batch_labels, largest;
+    uint64_t rows, next_row, step_tokens, batch_tokens, batch_labels, largest;
     struct rp_step_counts step_unlabelled;
     /* Version 1: [lanes] the document that each of them is cutting. Version 2: a hash table of the
      * documents of the step; free places have 0 tokens */
