@@ -29,7 +29,7 @@ struct bench {
     struct rp_deliver deliver;
     struct rp_numbering_part part;
     struct rp_numbering numbering;
-    int64_t unlabelled[RINGS];
+    struct rp_batch_sums sums[RINGS];
     bool is_catching_up[RINGS];
     uint64_t next_ticket;
 };
@@ -105,7 +105,7 @@ static inline void bench_open(struct bench *bench)
                                          .rings = bench->rings,
                                          .files = &bench->files,
                                          .revalidation = &bench->revalidation,
-                                         .unlabelled = bench->unlabelled,
+                                         .sums = bench->sums,
                                          .numbering = &bench->numbering,
                                          .end_batch = UINT64_MAX,
                                          .is_catching_up = bench->is_catching_up};
