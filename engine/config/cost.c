@@ -149,3 +149,38 @@ int rp_config_cost_finish(struct rp_config_cost *cost, const struct rp_config_pl
     int code = cost->k ? take_k(&f) : k_of_model(&f);
     return code < 0 ? code : take_windows(&f);
 }
+
+/* ---- a cost in a deal ------------------------------------------------------------------------ */
+
+static bool is_cost(const struct rp_config_deal *deal, const struct rp_cost *cost)
+{
+    bool has_window = cost->h > 0;
+    return deal->cost == cost->k && deal->window_layers * cost->b == deal->layers * cost->h &&
+           (!has_window || deal->attention_window == cost->w);
+}
+
+static int check_deal(const struct rp_config *config, const struct rp_config_deal *deal,
+                      enum rp_key_index key, struct rp_error *error)
+{
+    if (!(deal->sets & RP_DEAL_COST) || is_cost(deal, &config->cost.cost))
+        return 0;
+    return rp_key_fail(
+        rp_config_nested_place(config, key, deal->place), "deal",
+        "leave `cost` out of the deal: it takes the key `cost`. A deal that rows "
+        "were delivered with stays as it is: leave out the key",
+        error,
+        "its cost %" PRIu32 ", with %" PRIu32 " of %" PRIu32 " layers of a window of %" PRIu32
+        ", is not the key `cost`: %" PRIu32 ", %u of %u, %" PRIu32,
+        deal->cost, deal->window_layers, deal->layers, deal->attention_window, config->cost.cost.k,
+        config->cost.cost.h, config->cost.cost.b, config->cost.cost.w);
+}
+
+int rp_config_check_costs(const struct rp_config *config, struct rp_error *error)
+{
+    if (config->lines[RP_KEY_cost] == 0)
+        return 0;
+    int code = check_deal(config, &config->deal, RP_KEY_deal, error);
+    for (uint32_t i = 0; i < config->stages.count && code == 0; i++)
+        code = check_deal(config, &config->stages.stages[i].deal, RP_KEY_stages, error);
+    return code;
+}

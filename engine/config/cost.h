@@ -16,4 +16,8 @@ RP_MUST_CHECK int rp_config_cost_finish(struct rp_config_cost *cost,
                                         const struct rp_config_place *places,
                                         struct rp_key_place place, struct rp_error *error);
 
+/** Refuse a deal whose own cost is not that of the key `cost`, if both are given: batches and
+ * reports would show costs by which rows were not dealt. */
+RP_MUST_CHECK int rp_config_check_costs(const struct rp_config *config, struct rp_error *error);
+
 #endif

@@ -260,14 +260,17 @@ enum rp_key_kind {
     X(batch_size, batch_size, COUNT, NULL, "(as before)", 1, 1u << 20,                             \
       "rows of a rank's micro-batch")
 
-/* The keys of `deal`, in rows but for the last five. */
+/* The keys of `deal`, in rows but for the last five. Those in parentheses come from the job if they
+ * are left out. */
 #define RP_DEAL_KEYS(X)                                                                            \
-    X(window, window, COUNT, NULL, "(required)", 1, 1u << 20, "rows that are dealt together")      \
-    X(step, step, COUNT, NULL, "(required)", 1, 1u << 20, "rows of a step")                        \
-    X(tier, tier, COUNT, NULL, "(required)", 1, 1u << 20, "rows of a micro-step of all ranks")     \
+    X(window, window, COUNT, NULL, "(8 steps)", 1, 1u << 20, "rows that are dealt together")       \
+    X(step, step, COUNT, NULL, "(global_batch_size)", 1, 1u << 20, "rows of a step")               \
+    X(tier, tier, COUNT, NULL, "(batch_size * dp_world_size)", 1, 1u << 20,                        \
+      "rows of a micro-step of all ranks")                                                         \
     X(bundle, bundle, COUNT, NULL, "1", 1, 1u << 20, "rows of a rank's micro-batch")               \
-    X(order, order, CHOICE, "descending|middle", "descending", 0, 0, "tiers of a step")            \
-    X(cost, cost, COUNT, NULL, "(required)", 1, (1u << 24) - 1,                                    \
+    X(order, order, CHOICE, "descending|middle|wave|late_wave", "descending", 0, 0,                \
+      "tiers of a step")                                                                           \
+    X(cost, cost, COUNT, NULL, "(the key cost)", 1, (1u << 24) - 1,                                \
       "length at which attention costs as much as all else")                                       \
     X(attention_window, attention_window, COUNT, NULL, "0", 0, 1u << 24,                           \
       "tokens that a layer with a window attends to")                                              \

@@ -29,11 +29,26 @@ struct rp_config_cost {
 
 enum rp_deal_mode { RP_DEAL_OFF, RP_DEAL_AUTO, RP_DEAL_GIVEN };
 
+/* Bits of rp_config_deal.sets, in the order of rp_deal_key_list. */
+enum {
+    RP_DEAL_WINDOW = 1 << 0,
+    RP_DEAL_STEP = 1 << 1,
+    RP_DEAL_TIER = 1 << 2,
+    RP_DEAL_BUNDLE = 1 << 3,
+    RP_DEAL_ORDER = 1 << 4,
+    RP_DEAL_COST = 1 << 5,
+    RP_DEAL_LAYERS = 7 << 6, /* attention_window, window_layers, layers */
+    /* With these it is declared; otherwise a record has it. */
+    RP_DEAL_DECLARED = RP_DEAL_WINDOW | RP_DEAL_STEP | RP_DEAL_TIER | RP_DEAL_COST,
+};
+
 /* `deal: off | auto | {window: 64, step: 8, tier: 2, cost: 4096}` (STREAM2.md section 8). */
 struct rp_config_deal {
     enum rp_deal_mode mode;
+    uint32_t sets; /* the keys that are given; others have their default, or 0 */
+    struct rp_config_place place;
     uint32_t window, step, tier, bundle; /* rows: Y, T, C, m */
-    uint32_t order;                      /* descending | middle */
+    uint32_t order;                      /* descending | middle | wave | late_wave */
     uint32_t cost;                       /* tokens: K */
     uint32_t attention_window;           /* tokens: w; 0 = all layers attend to all tokens */
     uint32_t window_layers, layers;      /* h of b layers have the window */

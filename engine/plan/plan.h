@@ -237,6 +237,11 @@ struct rp_plan_start {
 RP_MUST_CHECK int rp_plan_start(struct rp_plan *plan, const void *token, size_t bytes,
                                 const struct rp_plan_start *start, struct rp_error *error);
 
+/** Go to row 0 of a run that rp_plan_start has continued: with the records of its contract, which
+ * need not be those that the present config makes. Version 2 only. -RP_E_MISMATCH: they are not
+ * known. */
+RP_MUST_CHECK int rp_plan_rewind(struct rp_plan *plan, struct rp_error *error);
+
 /** Load tokens from here on as `started` does, a plan of the same spec that rp_plan_start was
  * called on: with its records and its seq_len. Nothing to do in version 1. */
 RP_MUST_CHECK int rp_plan_follow(struct rp_plan *plan, const struct rp_plan *started,

@@ -57,7 +57,7 @@ static const char *const every_key[][2] = {
     {"bos_id", "1"},
     {"eos_id", "2"},
     {"label_across_cuts", "true"},
-    {"deal", "{window: 48, step: 24, tier: 12, cost: 4k}"},
+    {"deal", "{window: 48, step: 24, tier: 12}"},
     {"stages", "[{until: 3 steps}, {weights: {one: 1}}]"},
     {"skip", "{rows: [1-3, 7], steps: 4}"},
     {"grow", "false"},
@@ -118,7 +118,7 @@ static void check_keys_of_version_2(void)
     assert_int_equal(config.eos_id, 2);
     assert_true(config.label_across_cuts);
     assert_int_equal(config.deal.mode, RP_DEAL_GIVEN);
-    assert_int_equal(config.deal.cost, 4000);
+    assert_int_equal(config.deal.window, 48);
     assert_int_equal(config.stages.count, 2);
     assert_int_equal(config.stages.stages[1].from, 3 * 24);
     assert_int_equal(config.skip.all.count, 3); /* rows 1-3, 7-8, 96-120 */

@@ -119,6 +119,9 @@ static void nested_values_are_printed_as_they_are_set(void **state)
     check_value("deal", "auto", "auto");
     check_value("deal", "{order: middle, window: 64, step: 8, tier: 2, cost: 4k, bundle: 1}",
                 "{window: 64, step: 8, tier: 2, order: middle, cost: 4000}");
+    check_value("deal", "{window: 64, order: descending, bundle: 1}",
+                "{window: 64, bundle: 1, order: descending}");
+    check_value("deal", "{step: 8}", "{step: 8}");
     check_value("cost", "16k", "16000");
     check_value("cost", "{k: 7}", "7");
     check_value("cost", "{k: 7, attention_window: 64}", "{k: 7, attention_window: 64}");
@@ -264,7 +267,17 @@ static const char *const mistakes[][2] = {
     /* deal, skip, repeat */
     {TWO "deal: on\n", "c.yaml:7:7: deal: expected off, auto, or a mapping of window, step, tier "
                        "and cost, found `on`"},
-    {TWO "deal: {window: 8}\n", "c.yaml:7:7: deal: `step` is required: rows of a step"},
+    {TWO "deal: {window: 8, tier: 3}\n", "c.yaml:7:7: deal: window 8 is no multiple of tier 3"},
+    {TWO "deal: {}\n", "c.yaml:7:7: deal: expected a key of a deal, found an empty mapping"},
+    {TWO "deal: {window: 8, layers: 2}\n",
+     "c.yaml:7:7: deal: windows of attention are given without `cost`"},
+    {TWO "cost: 9\ndeal: {cost: 8}\n",
+     "c.yaml:8:7: deal: its cost 8, with 0 of 1 layers of a window of 0, is not the key `cost`: 9, "
+     "0 of 1, 0"},
+    {STAGES "- {deal: {cost: 9, attention_window: 4, window_layers: 1, layers: 2}}\n"
+            "cost: {k: 9, attention_window: 5, window_layers: 2, layers: 4}\n",
+     "c.yaml:8:10: deal: its cost 9, with 1 of 2 layers of a window of 4, is not the key `cost`: 9, "
+     "1 of 2, 5"},
     {TWO "deal: {window: 9, step: 4, tier: 2, cost: 1}\n",
      "c.yaml:7:7: deal: window 9 is no multiple of step 4"},
     {TWO "skip: [5]\n", "c.yaml:7:7: skip: expected a mapping of `rows` and `steps`, found a list"},

@@ -6,6 +6,12 @@
 
 #include "plan/v2/spec.h"
 
+/** The word of a config and of a contract. */
+const char *rp_deal_order_name(enum rp_deal_order order);
+
+/** Set places[t] to the place of tier t of a step, for t < tiers. */
+void rp_deal_places(enum rp_deal_order order, uint32_t tiers, uint32_t *places);
+
 /** Bytes of scratch memory for a window of `rows` rows. */
 size_t rp_deal_scratch_bytes(uint32_t rows);
 

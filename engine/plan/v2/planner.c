@@ -105,15 +105,17 @@ static int make_row(struct rp_stores *stores, struct rp_error *error)
 }
 
 /* Plan the next row into the draft: 1, or 0 at the end of the stream. The attempt at the end
- * changes no state: only a row that begins without a waiting piece, or with the actions of a
- * boundary, can be without a fragment, so only then is the state saved. */
+ * changes no state: only a row that begins without a waiting piece and without a plain item, or
+ * with the actions of a boundary, can be without a fragment, so only then is the state saved. */
 static int plan_row(struct rp_planner *plan, struct rp_error *error)
 {
     struct rp_stores *stores = &plan->stores;
     uint64_t row = plan->planned;
     bool is_boundary = row > 0 && row >= stores->feed.next_change &&
                        rp_calendar_is_boundary(plan->calendar, row);
-    bool may_end = is_boundary || rp_stores_are_empty(stores);
+    bool may_end = is_boundary ||
+                   (rp_stores_are_empty(stores) &&
+                    (row >= stores->feed.next_change || !rp_feed_plain(&stores->feed)));
     int failed = may_end ? save_state(plan, &plan->undo, error) : 0;
     if (failed < 0)
         return failed;

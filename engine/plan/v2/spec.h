@@ -29,7 +29,13 @@
 enum rp_too_long { RP_TOO_LONG_CUT, RP_TOO_LONG_DROP, RP_TOO_LONG_TRUNCATE, RP_TOO_LONG_ERROR };
 enum rp_drop_untrained { RP_KEEP_UNTRAINED, RP_DROP_DOCUMENTS, RP_DROP_FRAGMENTS };
 enum rp_on_exhausted { RP_EXHAUSTED_CONTINUE, RP_EXHAUSTED_STOP, RP_EXHAUSTED_ERROR };
-enum rp_deal_order { RP_DEAL_DESCENDING, RP_DEAL_MIDDLE };
+enum rp_deal_order {
+    RP_DEAL_DESCENDING,
+    RP_DEAL_MIDDLE,
+    RP_DEAL_WAVE,
+    RP_DEAL_LATE_WAVE,
+    RP_DEAL_ORDERS, /* their number */
+};
 
 /* Section 1.1. Members that a rule of the text sets to 0 are set by rp_calendar_open. */
 struct rp_stream_fixed {
@@ -115,6 +121,9 @@ enum {
     RP_SETS_SPREAD = 1 << 6,
     RP_SETS_MAX_DOCS = 1 << 7,
     RP_SETS_DEAL = 1 << 8,
+    /* `deal` is the present job's: it becomes a record where the stage is not begun. Without
+     * RP_SETS_DEAL. */
+    RP_WANTS_DEAL = 1 << 9,
 };
 
 struct rp_limits_change {
