@@ -29,12 +29,14 @@ class MaskedCorpus(Corpus):
             at += count
 
 
-def stream_of_version_2(corpus, seed):
+def stream_of_version_2(corpus, seed, deals=True):
     """With stages, deals, skips, inserted tokens, and labels across cuts."""
     rng = random.Random(SEED + seed)
     stream = random_stream(rng, corpus, [sum(layout[3]) for layout in LAYOUT], STEP)
     stream.sources[MASKED]["spans"] = corpus.spans[MASKED]
     del stream.stages[2]["seq_len"]  # one run
+    for stage in stream.stages if not deals else ():
+        stage.pop("deal", None)
     return Stream2(corpus, stream.keys, stream.sources, stream.stages, stream.skip).run()
 
 
