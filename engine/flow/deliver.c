@@ -110,11 +110,11 @@ static void complete_batch(struct rp_deliver *d, uint32_t ring, const struct rp_
         .state_bytes = (uint32_t)state_bytes,
         .state_offset = RP_SLOT_STATE_OFFSET,
         .skips_step = last->skips_step,
+        .known = last->step.is_known ? RP_KNOWN_STEP : 0,
         .rows = rows,
         .micro_batch = (uint32_t)((batch - part->batch) % step_batches),
         .micro_batches = (uint32_t)step_batches,
         .step = part->step + (batch - part->batch) / step_batches,
-        .known = last->step.is_known ? RP_KNOWN_STEP : 0,
     };
     if (sums.without_cost == 0) {
         header->known |= RP_KNOWN_COST;

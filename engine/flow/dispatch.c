@@ -30,7 +30,7 @@
 #include "base/thread.h"
 #include "flow/startup_yield.h"
 #include "flow/join.h"
-#include "flow/steps.h"
+#include "flow/scout.h"
 
 /* The next check is due CHECK_SHARE times as long after the last one as that one took, and at most
  * CHECK_NS_MAX after it. */
@@ -375,9 +375,8 @@ static int plan_batch(struct rp_dispatch *d, struct rp_error *error)
  * the step exists. Decided from the plan only, so equally on every node. */
 static int begin_step(struct rp_dispatch *d, struct rp_error *error)
 {
-    const struct rp_step_counter counter = {d->options, d->arena, d->scout, &d->reads.masks,
-                                            d->numbering};
-    int code = rp_step_find(&counter, d->batch, &d->step, error);
+    const struct rp_scout scout = {d->options, d->arena, d->scout, &d->reads.masks, d->numbering};
+    int code = rp_scout_find(&scout, d->batch, &d->step, error);
     if (code < 0 || rp_numbering_micro_batch(d->numbering, d->batch) != 0)
         return code < 0 ? code : 1;
     if (d->options->drop_last && d->scout)

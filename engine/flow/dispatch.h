@@ -14,7 +14,7 @@ struct rp_dispatch {
     struct rp_arena *arena;
     struct rp_reads reads;
     struct rp_plan *plan;
-    struct rp_plan *scout; /* plans each step ahead (steps.h), or NULL */
+    struct rp_plan *scout; /* plans each step ahead (scout.h), or NULL */
     const struct rp_numbering *numbering;
     uint64_t begin_row;          /* row of the first micro-batch of this start */
     uint64_t batch;              /* batch = next micro-batch to plan */

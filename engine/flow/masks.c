@@ -137,7 +137,7 @@ void rp_masks_add(struct rp_masks *masks, const struct rp_masks_place *place,
     count(masks, place, transfer, length);
 }
 
-/* ---- labels of rows of any rank ---------------------------------------------------------------- */
+/* ---- labels of rows of any rank -------------------------------------------------------------- */
 
 static int fragment_labels(struct rp_masks *masks, const struct rp_fragment *fragment,
                            uint32_t *labels, struct rp_error *error)

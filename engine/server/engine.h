@@ -18,7 +18,7 @@
 #include "flow/contents.h"
 #include "flow/flow.h"
 #include "flow/next_use.h"
-#include "flow/steps.h"
+#include "flow/scout.h"
 #include "plan/plan.h"
 #include "server/far_plan.h"
 #include "server/life.h"
@@ -213,7 +213,7 @@ struct rp_delivery {
      * rollbacks, from 1; rollback_row is the row of the present one. */
     uint64_t rollback_epoch, rollback_row;
     struct rp_flow *flow;
-    struct rp_steps *steps; /* sums of steps, for all flows */
+    struct rp_scout_sums *steps; /* sums of steps, for all flows */
     enum rp_delivery_state state;
     struct rp_io_chosen io;
     bool direct;

@@ -33,7 +33,7 @@ struct rp_plans_start {
     size_t bytes;
     uint64_t batch;
 };
-/** Move a flow's plan to the start, and its scout (flow/steps.h) to a row at or before the first
+/** Move a flow's plan to the start, and its scout (flow/scout.h) to a row at or before the first
  * row of the step of that batch, if a state near enough is known. */
 RP_MUST_CHECK int rp_engine_load_plans(const struct rp_engine *engine, struct rp_plan *plan,
                                        struct rp_plan *scout, const struct rp_plans_start *start,

@@ -123,8 +123,7 @@ struct rp_slot_header {
     /* 1: all rows of the batch's step are skipped (STREAM2.md section 10.3): the trainer's library
      * passes over the batch, and gives it back at once */
     uint32_t skips_step;
-    uint32_t
-        known; /* enum rp_known_sums: which of the following sums are known. The others are 0 */
+    uint32_t known; /* enum rp_known_sums: the sums below that are known; others are 0 */
     /* Over all rows of the step, of all ranks and micro-batches (STREAM2.md section 10.4) */
     uint64_t step_rows, step_tokens, step_tokens_loss;
     uint64_t cost;          /* of this batch */

@@ -29,12 +29,14 @@ class MaskedCorpus(Corpus):
             at += count
 
 
-def stream_of_version_2(corpus, seed):
+def stream_of_version_2(corpus, seed, deals=True):
     """With stages, deals, skips, inserted tokens, and labels across cuts."""
     rng = random.Random(SEED + seed)
     stream = random_stream(rng, corpus, [sum(layout[3]) for layout in LAYOUT], STEP)
     stream.sources[MASKED]["spans"] = corpus.spans[MASKED]
     del stream.stages[2]["seq_len"]  # one run
+    for stage in stream.stages if not deals else ():
+        stage.pop("deal", None)
     return Stream2(corpus, stream.keys, stream.sources, stream.stages, stream.skip).run()
 
 
@@ -66,22 +68,23 @@ class Steps:
         self.rows, self.step, self.seen = sums_of_rows(stream), step, set()
         self.stream, self.model = stream, model
         skipped = set(getattr(stream, "skip", ()))
-        steps = range(0, len(self.rows), step)
+        steps = range(0, len(self.rows), step) if step else ()  # None: stages change it
         self.whole = {g for g in steps if not set(range(g, g + step)) <= skipped}
 
-    def of(self, first):
-        end = first + self.step
+    def of(self, first, count):
+        end = first + count
         if isinstance(self.stream, Stream2) and first < len(self.rows):
             end = min(end, self.stream.end_of_run(first)[0])
         rows = self.rows[first:end]
         return tuple(sum(column) for column in zip((0, 0, 0), *rows))
 
     def check(self, loader, batch):
-        geometry = loader._client.geometry
-        first = batch.number // geometry.micro_batches * geometry.micro_batches
-        row = geometry.base_row + first * geometry.rows * geometry.world
+        geometry, rows = loader._client.geometry, batch.batch_size
+        row = batch.first_row - (geometry.rank + batch.micro_batch * geometry.world) * rows
+        count = batch.micro_batches * geometry.world * rows
+        assert self.step in (count, None)
         found = (batch.step_rows, batch.step_tokens, batch.step_tokens_loss)
-        assert found == self.of(row), f"step of row {row}, batch {batch.number}"
+        assert found == self.of(row, count), f"step of row {row}, batch {batch.number}"
         assert batch.cost == self.cost_of(batch), f"cost of batch {batch.number}"
         self.seen.add(row)
 

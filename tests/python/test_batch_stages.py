@@ -8,6 +8,9 @@ import random
 import subprocess
 
 import pytest
+import ringpack
+from ringpack.errors import CheckpointMismatchError, ConfigError
+from step_kit import Steps
 from stream2_kit import Stream2, random_stream
 from stream_kit import Corpus, Engine, Ranks, write_state
 from test_served_stages import Served
@@ -84,7 +87,8 @@ def read(ranks, served, expected, world, most=None):
     for batches in ranks.turns(most):
         begin, rows, place, count = next(expected)
         assert batches[0].first_row == begin
-        for batch in batches:
+        for loader, batch in zip(ranks.loaders, batches):
+            Steps(served.stream, None).check(loader, batch)
             found = batch.batch_size, batch.micro_batch, batch.micro_batches
             assert found == (rows, place, count), f"row {begin}"
             assert batch["input_ids"].shape == (rows, batch.seq_len)

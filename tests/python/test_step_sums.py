@@ -55,10 +55,11 @@ def test_version_2(corpus, program, tmp_path, seed):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_cost_by_the_key(corpus, program, tmp_path, seed):
-    """Of a stream with deals, whose costs it replaces, and of one of version 1."""
-    keys = [{"cost": 100}, {"cost": {"k": 7, "attention_window": 9, "window_layers": 2, "layers": 6}}]
+    """Of streams without deals: the cost of a deal that differs from the key is refused."""
+    windows = {"k": 7, "attention_window": 9, "window_layers": 2, "layers": 6}
+    keys = [{"cost": 100}, {"cost": windows}]
     models = [{"K": 100, "w": 0, "h": 0, "b": 1}, {"K": 7, "w": 9, "h": 1, "b": 3}]
-    streams = [Stream(corpus, {"num_epochs": 1}), stream_of_version_2(corpus, seed)]
+    streams = [Stream(corpus, {"num_epochs": 1}), stream_of_version_2(corpus, seed, deals=False)]
     for number, stream in enumerate(streams):
         check_whole(
             *(program, tmp_path, stream, SHAPES[seed], models[(seed + number) % 2]),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank of a job that trains by the loss of a token, as tools/python/docs/pytorch.md does it, or the
-one rank that sees the whole global batch (world 1). It leaves the gradients of each step.
+"""A rank of a job that trains by the loss of a token, as tools/python/docs/pytorch.md does it, or
+the one rank that sees the whole global batch (world 1). It leaves the gradients of each step.
 
     token_loss_rank.py RANK WORLD STORE FOLDER STEPS MICRO_BATCHES OUTPUT RUN…"""
 

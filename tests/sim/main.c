@@ -210,6 +210,7 @@ static const char *const found_elsewhere[] = {
     "close_files_in_use",
     "compare_dealt_rows",
     "count_all_in_first_stage",
+    "count_steps_without_a_rank",
     "count_equal_saves",
     "count_older_deliveries",
     "count_rows_before_state",

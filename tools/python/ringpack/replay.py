@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Optional, overload
 from ._arguments import Corpus, FilePath, check_form, whole, working_folder
 from ._commands import engine_command
 from ._engine import Engine, ask_program, is_kept
+from ._numbers import known_sum
 from .batch import Batch
 from .errors import PASSING, UsageError
 from .loader import Loader
@@ -41,9 +42,9 @@ class ReplayedBatch(dict[str, Any]):
         self.max_seqlen: int = batch.max_seqlen
         self.segments: int = batch.segments
         self.sum_len_squared: int = batch.sum_len_squared
-        self.step_rows: Optional[int] = batch.sum_of_step("step_rows")
-        self.step_tokens: Optional[int] = batch.sum_of_step("step_tokens")
-        self.step_tokens_loss: Optional[int] = batch.sum_of_step("step_tokens_loss")
+        self.step_rows: Optional[int] = known_sum(batch, "step_rows")
+        self.step_tokens: Optional[int] = known_sum(batch, "step_tokens")
+        self.step_tokens_loss: Optional[int] = known_sum(batch, "step_tokens_loss")
         self.cost: Optional[int] = batch.cost
 
 
