@@ -18,7 +18,9 @@ _Static_assert(RP_EXHAUSTED_CONTINUE == 0 && RP_EXHAUSTED_STOP == 1 && RP_EXHAUS
                "on_exhausted");
 _Static_assert(RP_TOO_LONG_DROP == 1 && RP_TOO_LONG_TRUNCATE == 2 && RP_TOO_LONG_ERROR == 3,
                "too_long, which the config counts from 0");
-_Static_assert(RP_DEAL_DESCENDING == 0 && RP_DEAL_MIDDLE == 1, "order of a deal");
+_Static_assert(RP_DEAL_DESCENDING == 0 && RP_DEAL_MIDDLE == 1 && RP_DEAL_WAVE == 2 &&
+                   RP_DEAL_LATE_WAVE == 3,
+               "order of a deal");
 _Static_assert(RP_NO_TOKEN_ID == RP_CONFIG_CHOSEN, "bos_id and eos_id");
 
 /* The arrays of one stage, which its spec borrows. */
@@ -81,26 +83,77 @@ static int take_source(struct rp_compiled *compiled, uint32_t i, struct rp_error
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
-static int take_deal(const struct rp_config_deal *deal, struct rp_deal *made,
-                     struct rp_error *error)
+/* The job at this start, in rows of a stage. */
+struct job {
+    uint64_t step, tier;
+    uint32_t bundle;
+};
+
+static struct job job_of(const struct rp_config *config, const struct rp_config_stage *stage)
 {
-    *made = (struct rp_deal){.window = 0};
+    struct job job = {config->global_batch_size,
+                      (uint64_t)config->batch_size * config->dp_world_size, config->batch_size};
+    if (stage) {
+        job.step = stage->step_rows;
+        job.tier = stage->batch_rows;
+        job.bundle = (uint32_t)(stage->batch_rows / config->dp_world_size);
+    }
+    return job;
+}
+
+static uint32_t u32_or_most(uint64_t rows)
+{
+    return (uint32_t)rp_min_u64(rows, UINT32_MAX); /* the calendar refuses it */
+}
+
+static bool is_declared(const struct rp_config_deal *deal)
+{
+    return (deal->sets & RP_DEAL_DECLARED) == RP_DEAL_DECLARED;
+}
+
+#define DEAL_STEPS 8u
+#define DEAL_WINDOW_MAX (1u << 20)
+
+/* Section 8, "From the job". */
+static struct rp_deal deal_of_job(const struct rp_config_deal *deal, const struct job *job,
+                                  const struct rp_cost *cost)
+{
+    uint32_t sets = deal->sets;
+    struct rp_deal made = {.window = deal->window,
+                           .step = deal->step,
+                           .tier = deal->tier,
+                           .bundle = deal->bundle,
+                           .order = is_declared(deal) || (sets & RP_DEAL_ORDER)
+                                        ? (enum rp_deal_order)deal->order
+                                        : RP_DEAL_MIDDLE,
+                           .cost = *cost};
+    if (!(sets & RP_DEAL_STEP))
+        made.step = u32_or_most(job->step);
+    if (!(sets & RP_DEAL_TIER))
+        made.tier = u32_or_most(job->tier);
+    if (!(sets & (RP_DEAL_TIER | RP_DEAL_BUNDLE)))
+        made.bundle = job->bundle;
+    if (!(sets & RP_DEAL_WINDOW) && made.step <= DEAL_WINDOW_MAX)
+        made.window = (uint32_t)rp_min_u64(DEAL_STEPS, DEAL_WINDOW_MAX / made.step) * made.step;
+    else if (!(sets & RP_DEAL_WINDOW))
+        made.window = DEAL_WINDOW_MAX;
+    return made;
+}
+
+/* A deal whose numbers the config has all becomes the stage's; another becomes a record. */
+static void take_deal(const struct rp_config *config, const struct rp_config_deal *deal,
+                      const struct rp_config_stage *stage, struct rp_stage_spec *made)
+{
+    const struct rp_cost own = {deal->cost, deal->attention_window, (uint8_t)deal->window_layers,
+                                (uint8_t)deal->layers};
+    const struct rp_cost *cost = deal->sets & RP_DEAL_COST ? &own : &config->cost.cost;
+    const struct job job = job_of(config, stage);
+    made->sets = (made->sets & ~(uint32_t)(RP_SETS_DEAL | RP_WANTS_DEAL)) |
+                 (deal->mode == RP_DEAL_OFF || is_declared(deal) ? RP_SETS_DEAL : RP_WANTS_DEAL);
+    made->deal = (struct rp_deal){.window = 0};
     if (deal->mode == RP_DEAL_OFF)
-        return 0;
-    if (deal->mode == RP_DEAL_AUTO)
-        return rp_fail(error, -RP_E_CONFIG,
-                       "give its numbers: deal: {window: N, step: N, tier: N, cost: N}",
-                       "deal: `auto` is not resolved by this version");
-    *made = (struct rp_deal){.window = deal->window,
-                             .step = deal->step,
-                             .tier = deal->tier,
-                             .bundle = deal->bundle,
-                             .order = (enum rp_deal_order)deal->order,
-                             .k = deal->cost,
-                             .w = deal->attention_window,
-                             .h = (uint8_t)deal->window_layers,
-                             .b = (uint8_t)deal->layers};
-    return 0;
+        return;
+    made->deal = deal_of_job(deal, &job, cost);
 }
 
 static int take_weights(const struct rp_compiled *compiled, const struct rp_config_stage *stage,
@@ -215,13 +268,9 @@ static int take_stage(struct rp_compiled *compiled, uint32_t number,
         made->fill = (enum rp_fill)stage->fill;
         made->sets |= RP_SETS_FILL;
     }
-    int code = 0;
-    if (rp_config_stage_gives(stage, "deal")) {
-        made->sets |= RP_SETS_DEAL;
-        code = take_deal(&stage->deal, &made->deal, error);
-    }
-    if (code == 0)
-        code = take_limits(&stage->limits, made, arrays, error);
+    if (rp_config_stage_gives(stage, "deal"))
+        take_deal(compiled->config, &stage->deal, stage, made);
+    int code = take_limits(&stage->limits, made, arrays, error);
     if (code == 0)
         code = take_documents(&stage->documents, made, arrays, error);
     return code == 0 ? take_without(compiled, &stage->without, made, arrays, error) : code;
@@ -233,20 +282,18 @@ static int take_first(struct rp_compiled *compiled, const struct rp_config_stage
 {
     const struct rp_config *config = compiled->config;
     struct rp_stage_spec *made = &compiled->stages[0];
-    *made = (struct rp_stage_spec){
-        .sets = RP_SETS_SEQ_LEN | RP_SETS_ALIGN | RP_SETS_PACKING | RP_SETS_WINDOW | RP_SETS_FILL |
-                RP_SETS_SPREAD | RP_SETS_DEAL | (config->max_docs_per_row ? RP_SETS_MAX_DOCS : 0),
-        .seq_len = config->seq_len,
-        .align = config->align,
-        .window = config->window,
-        .spread = config->spread,
-        .max_docs_per_row = config->max_docs_per_row,
-        .packing = (enum rp_packing)config->packing,
-        .fill = (enum rp_fill)config->fill};
-    bool has_deal = stage && rp_config_stage_gives(stage, "deal");
-    int code = has_deal ? 0 : take_deal(&config->deal, &made->deal, error);
-    if (code == 0 && stage)
-        code = take_stage(compiled, 0, stage, error);
+    *made = (struct rp_stage_spec){.sets = RP_SETS_SEQ_LEN | RP_SETS_ALIGN | RP_SETS_PACKING |
+                                           RP_SETS_WINDOW | RP_SETS_FILL | RP_SETS_SPREAD |
+                                           (config->max_docs_per_row ? RP_SETS_MAX_DOCS : 0),
+                                   .seq_len = config->seq_len,
+                                   .align = config->align,
+                                   .window = config->window,
+                                   .spread = config->spread,
+                                   .max_docs_per_row = config->max_docs_per_row,
+                                   .packing = (enum rp_packing)config->packing,
+                                   .fill = (enum rp_fill)config->fill};
+    take_deal(config, &config->deal, stage, made);
+    int code = stage ? take_stage(compiled, 0, stage, error) : 0;
     if (code == 0 && made->packing == RP_PACKING_CONCAT) {
         made->window = made->spread = 0;
         made->fill = RP_FILL_PAD;

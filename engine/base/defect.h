@@ -19,6 +19,7 @@
     X(close_files_in_use, "a descriptor is closed while reads of its file may be in flight")       \
     X(count_steps_from_attach, "a state token given after an attach does not begin a step")        \
     X(count_equal_saves, "a second save at one position counts as another position to keep")       \
+    X(count_steps_without_a_rank, "sums of a step lack the rows of the last rank")                 \
     X(count_older_deliveries, "audit counts deliveries that trainers have taken back")             \
     X(count_all_in_first_stage, "plan counts the rows of all stages in the first one")             \
     X(count_rows_before_state, "plan --state also counts the rows before its state")               \

@@ -3,7 +3,7 @@
  *
  * Only ratios of weights count, and contracts have them divided by their greatest common divisor.
  * So a weight is compared relative to the others: it is kept if it is the earlier one times f,
- * where f is the factor of most sources. Of factors that are equally frequent, 1 comes first, then
+ * where f is the factor of most sources. If factors are equally frequent, 1 comes first, then
  * the one whose sources had the largest share, then the one of the first source. Every other weight
  * has changed. Earlier weights are printed times f, so that they can be compared with the present
  * ones, which are printed as the user wrote them. */

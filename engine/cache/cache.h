@@ -58,7 +58,7 @@ struct rp_cache_options {
     void *context;
     /* The current epoch, to which fetched bytes are counted. Called by any thread. */
     uint64_t (*epoch)(void *context);
-    uint64_t usual_distance; /* of chunks of other runs, whose next use is unknown */
+    uint64_t usual_distance; /* distance of chunks of other runs, whose next use is unknown */
 };
 
 struct rp_cache;

@@ -65,7 +65,7 @@ struct rp_cache {
     bool is_busy, is_closing;
     uint64_t epoch, epoch_fetched_bytes, last_epoch_fetched_bytes; /* under the mutex */
     struct rp_cache_fill fills[RP_CACHE_FILLS_MAX];                /* under the mutex */
-    struct rp_a32 requests;                                        /* of readers, at the server */
+    struct rp_a32 requests; /* requests of readers, at the server */
     pthread_t thread;
 
     /* the thread's own */

@@ -24,7 +24,7 @@ struct header {
     uint32_t page_bytes, chunk_pages;
     uint64_t bytes;
     struct rp_hash128 key;
-    uint64_t hash; /* of all members before it */
+    uint64_t hash; /* hash of all members before it */
 };
 RP_STATIC_ASSERT(sizeof(struct rp_entry_words) == 16, "the words are an array of the file");
 

@@ -23,7 +23,7 @@
 
 struct record {
     uint64_t magic, kept_bytes, is_locked;
-    uint64_t hash; /* of the words before it: a power cut may leave any bytes in a record */
+    uint64_t hash; /* hash of the words before it: a power cut may leave any bytes in a record */
 };
 
 static int write_record(const struct rp_quota *quota, bool is_locked)

@@ -133,27 +133,6 @@ static void give_back(struct rp_client *client, struct rp_mapping *mapping)
     }
 }
 
-static struct rp_batch batch_of(const struct rp_mapping *mapping, const uint8_t *slot,
-                                const struct rp_slot_header *header)
-{
-    const struct rp_geometry *g = &mapping->view.geometry;
-    struct rp_batch batch = {.lease = mapping->number,
-                             .number = header->batch,
-                             .first_row = header->first_row,
-                             .next_row = header->next_row,
-                             .rows = g->rows,
-                             .seq_len = g->seq_len,
-                             .rows_real = header->rows_real,
-                             .tokens_real = header->tokens_real,
-                             .tokens_loss = header->tokens_loss,
-                             .max_seqlen = header->max_seqlen,
-                             .segments = header->segments,
-                             .sum_len_squared = header->sum_len_squared};
-    for (unsigned i = 0; i < RP_SECTION_COUNT; i++)
-        batch.sections[i] = g->sections[i].offset ? slot + g->sections[i].offset : NULL;
-    return batch;
-}
-
 /* Advance the client's state past a batch; `lease` 0: it was passed over. With `lock` held. */
 static void advance(struct rp_client *client, const uint8_t *slot,
                     const struct rp_slot_header *header, uint64_t lease)
@@ -247,7 +226,7 @@ static int take_slot(struct rp_client *client, struct taking *taking, struct rp_
     if (checked < 0) { /* it is refused again at each call, and never released */
         rp_ring_view_put_back(view);
     } else if (code == RP_RING_TAKEN) {
-        taking->batch = batch_of(client->current, slot, &header);
+        taking->batch = rp_client_batch_of(client, slot, &header);
         taking->is_passed = header.skips_step;
         if (taking->is_passed)
             pass_over(client, slot, &header);

@@ -50,6 +50,12 @@ struct rp_digest_log {
     uint64_t rows, tokens, sum[2];
 };
 
+/* The sums of the newest step whose sums an engine knew. */
+struct rp_client_step {
+    bool is_known;
+    uint64_t first_row, rows, tokens, tokens_loss;
+};
+
 struct rp_client {
     pid_t pid;   /* the process that attached */
     bool forked; /* in a forked child of it. getpid would be a system call for each batch */
@@ -76,6 +82,7 @@ struct rp_client {
     uint64_t attach_row; /* to attach at: next_row, or farther in the padding after the stream */
     uint64_t lost_ns;    /* when the engine was found dead; 0: a batch was taken since */
     struct rp_client_counts counts;
+    struct rp_client_step step;
     struct rp_digest_log digest;
     bool stage_ended;   /* the last RP_NEXT_END was the end of a stage */
     bool has_refused;   /* the monitor has refused a batch, and refuses it again at each call */
@@ -121,6 +128,9 @@ void rp_client_keep_token(struct rp_client *client, const uint8_t *token, size_t
 /** Give every entry of the token ring room for that many bytes. With `lock` held. */
 RP_MUST_CHECK int rp_client_reserve_tokens(struct rp_client *client, size_t bytes,
                                            struct rp_error *error);
+/** The struct that describes a batch of the current mapping. With `lock` held. */
+struct rp_batch rp_client_batch_of(struct rp_client *client, const uint8_t *slot,
+                                   const struct rp_slot_header *header);
 /** Unmap a mapping that is neither current nor under a lease. With `lock` held. */
 void rp_client_drop_unused(struct rp_client *client, struct rp_mapping *mapping);
 /** Add to or remove from the list of clients. A forked child closes the sockets of all of them;

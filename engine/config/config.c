@@ -7,6 +7,7 @@
 
 #include "base/bits.h"
 #include "base/mem.h"
+#include "config/cost.h"
 #include "config/key.h"
 
 _Static_assert(RP_KEY_COUNT <= RP_CONFIG_KEYS_MAX, "struct rp_config.lines has room for every key");
@@ -20,6 +21,7 @@ void rp_config_init(struct rp_config *config)
 {
     *config = (struct rp_config){0};
     rp_key_set_standards(rp_config_key_table, RP_KEY_COUNT, config);
+    rp_config_cost_set_standard(&config->cost);
 }
 
 static void free_sources(struct rp_config *config)

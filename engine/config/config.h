@@ -107,6 +107,7 @@ struct rp_config {
     uint32_t token_dtype; /* `token_dtype`: i32 | i64 | u16 (enum rp_dtype), for input_ids, labels
                            * and position_ids (labels and position_ids are i32 when it is u16) */
     uint32_t label_mode;  /* `label_mode`: shifted | aligned */
+    struct rp_config_cost cost; /* decides no row; a deal without a cost of its own takes it */
 
     /* the machine: never changes a token */
     char *cpus;                   /* `0-7,16`: CPUs of the engine; NULL = all it may use */

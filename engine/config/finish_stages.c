@@ -298,6 +298,7 @@ static int finish_stage(struct walk *walk)
     if (code < 0)
         return code;
     walk->stage->step_rows = walk->step_rows;
+    walk->stage->batch_rows = (uint64_t)walk->batch_size * walk->config->dp_world_size;
     if (is_last && sets(walk, RP_STAGE_KEY_until))
         return FAIL_STAGE(walk, until, "leave it out, or add a stage after it",
                           "the last stage ends with the stream");

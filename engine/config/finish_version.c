@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "config/cost.h"
 #include "config/key.h"
 #include "corpus/range.h"
 
@@ -196,7 +197,9 @@ int rp_config_finish_version(struct rp_config *config, struct rp_error *error)
     if (config->label_across_cuts && config->label_mode == RP_LABELS_ALIGNED)
         return FAIL_KEY(config, label_across_cuts, "choose label_mode: shifted", error,
                         "label_mode is aligned, which has no place for such a label");
-    int code = check_tokens(config, error);
+    int code = rp_config_check_costs(config, error);
+    if (code == 0)
+        code = check_tokens(config, error);
     for (uint32_t i = 0; i < config->source_count && code == 0; i++)
         code = finish_source(config, &config->sources[i], error);
     return code;

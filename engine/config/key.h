@@ -36,6 +36,7 @@ enum rp_key_kind {
     /* Nested values (nested.c): as an option, the text of one is YAML. */
     RP_KIND_UNTIL,   /* `200k steps`, `500g tokens`, `row 4096` */
     RP_KIND_DEAL,    /* off, auto, or a mapping */
+    RP_KIND_COST,    /* whole number, or a mapping */
     RP_KIND_SKIP,    /* mapping of ranges */
     RP_KIND_REPEAT,  /* mapping of counts to expressions */
     RP_KIND_WEIGHTS, /* mapping of sources to decimal numbers; also the next three */
@@ -124,6 +125,9 @@ enum rp_key_kind {
       "type of input_ids, labels and position_ids; auto = of the profile")                         \
     X(label_mode, label_mode, CHOICE, "shifted|aligned", "(of the profile)", 0, 0,                 \
       "label of a position: the next token (shifted) or the token itself (aligned)")               \
+    X(cost, cost, COST, NULL, "16384", 1, (1u << 24) - 1,                                          \
+      "cost of rows: the length at which attention costs as much as all else, or the model's "     \
+      "numbers, {hidden: 4096, ffn: 14336, heads: 32, kv_heads: 8}")                               \
     X(cpus, cpus, TEXT, NULL, "(all that it may use)", 0, 0,                                       \
       "CPUs of the engine, for instance 0-7,16-23; its memory is then on their NUMA nodes")        \
     X(readers, readers, COUNT, NULL, "1", 1, 64, "threads that read")                              \
@@ -256,19 +260,41 @@ enum rp_key_kind {
     X(batch_size, batch_size, COUNT, NULL, "(as before)", 1, 1u << 20,                             \
       "rows of a rank's micro-batch")
 
-/* The keys of `deal`, in rows but for the last five. */
+/* The keys of `deal`, in rows but for the last five. Those in parentheses come from the job if they
+ * are left out. */
 #define RP_DEAL_KEYS(X)                                                                            \
-    X(window, window, COUNT, NULL, "(required)", 1, 1u << 20, "rows that are dealt together")      \
-    X(step, step, COUNT, NULL, "(required)", 1, 1u << 20, "rows of a step")                        \
-    X(tier, tier, COUNT, NULL, "(required)", 1, 1u << 20, "rows of a micro-step of all ranks")     \
+    X(window, window, COUNT, NULL, "(8 steps)", 1, 1u << 20, "rows that are dealt together")       \
+    X(step, step, COUNT, NULL, "(global_batch_size)", 1, 1u << 20, "rows of a step")               \
+    X(tier, tier, COUNT, NULL, "(batch_size * dp_world_size)", 1, 1u << 20,                        \
+      "rows of a micro-step of all ranks")                                                         \
     X(bundle, bundle, COUNT, NULL, "1", 1, 1u << 20, "rows of a rank's micro-batch")               \
-    X(order, order, CHOICE, "descending|middle", "descending", 0, 0, "tiers of a step")            \
-    X(cost, cost, COUNT, NULL, "(required)", 1, (1u << 24) - 1,                                    \
+    X(order, order, CHOICE, "descending|middle|wave|late_wave", "descending", 0, 0,                \
+      "tiers of a step")                                                                           \
+    X(cost, cost, COUNT, NULL, "(the key cost)", 1, (1u << 24) - 1,                                \
       "length at which attention costs as much as all else")                                       \
     X(attention_window, attention_window, COUNT, NULL, "0", 0, 1u << 24,                           \
       "tokens that a layer with a window attends to")                                              \
     X(window_layers, window_layers, COUNT, NULL, "0", 0, 64, "layers with such a window")          \
     X(layers, layers, COUNT, NULL, "1", 1, 64, "all layers")
+
+/* The keys of `cost`. */
+#define RP_COST_KEYS(X)                                                                            \
+    X(k, k, COUNT, NULL, "(from the model)", 1, (1u << 24) - 1,                                    \
+      "length at which attention costs as much as all else, as measured")                          \
+    X(hidden, hidden, COUNT, NULL, "(required without k)", 1, 1u << 17, "width of the model")      \
+    X(ffn, ffn, COUNT, NULL, "(required without k)", 1, 1u << 24,                                  \
+      "width of the feed-forward network; of all active experts together")                         \
+    X(heads, heads, COUNT, NULL, "(required without k)", 1, 1u << 12, "query heads")               \
+    X(kv_heads, kv_heads, COUNT, NULL, "(heads)", 1, 1u << 12, "key and value heads")              \
+    X(head_dim, head_dim, COUNT, NULL, "(hidden / heads)", 1, 1u << 12, "width of a head")         \
+    X(gated, gated, BOOL, NULL, "true", 0, 0,                                                      \
+      "whether the feed-forward network has three matrices")                                       \
+    X(vocab, vocab, COUNT, NULL, "(left out)", 1, 1u << 24, "logits; needs `layers`")              \
+    X(attention_window, attention_window, COUNT, NULL, "0", 1, 1u << 24,                           \
+      "tokens that a layer with a window attends to")                                              \
+    X(window_layers, window_layers, COUNT, NULL, "(layers, with attention_window)", 1, 1u << 12,   \
+      "layers with such a window")                                                                 \
+    X(layers, layers, COUNT, NULL, "1", 1, 1u << 12, "all layers")
 
 /* The keys of an entry of `limits`. */
 #define RP_LIMITS_KEYS(X)                                                                          \
@@ -313,7 +339,7 @@ struct rp_key_list {
     size_t count;
 };
 extern const struct rp_key_list rp_source_key_list, rp_stage_key_list, rp_deal_key_list,
-    rp_limits_key_list;
+    rp_cost_key_list, rp_limits_key_list;
 
 /* One row of a table, of a field of struct `type`. */
 #define RP_KEY_ROW(type, key, field, kind, words, standard, least, most, help)                     \

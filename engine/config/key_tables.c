@@ -24,6 +24,11 @@ static const struct rp_key deal_keys[] = {
     RP_DEAL_KEYS(RP_DEAL_ROW)
 #undef RP_DEAL_ROW
 };
+static const struct rp_key cost_keys[] = {
+#define RP_COST_ROW(...) RP_KEY_ROW(rp_config_cost, __VA_ARGS__)
+    RP_COST_KEYS(RP_COST_ROW)
+#undef RP_COST_ROW
+};
 static const struct rp_key limits_keys[] = {
 #define RP_LIMITS_ROW(...) RP_KEY_ROW(rp_config_limits, __VA_ARGS__)
     RP_LIMITS_KEYS(RP_LIMITS_ROW)
@@ -32,4 +37,5 @@ static const struct rp_key limits_keys[] = {
 const struct rp_key_list rp_source_key_list = {rp_source_key_table, RP_SOURCE_KEY_COUNT};
 const struct rp_key_list rp_stage_key_list = {rp_stage_key_table, RP_STAGE_KEY_COUNT};
 const struct rp_key_list rp_deal_key_list = {deal_keys, RP_ARRAY_COUNT(deal_keys)};
+const struct rp_key_list rp_cost_key_list = {cost_keys, RP_ARRAY_COUNT(cost_keys)};
 const struct rp_key_list rp_limits_key_list = {limits_keys, RP_ARRAY_COUNT(limits_keys)};

@@ -9,6 +9,7 @@
 #include "base/bits.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "config/cost.h"
 #include "config/yaml_reader.h"
 
 #define STAGES_MAX 10000u
@@ -82,32 +83,28 @@ static int read_until(struct rp_yaml *reader, const struct rp_key *key,
 
 /* ---- deal ------------------------------------------------------------------------------------ */
 
-static int deal_fail(struct rp_key_place place, struct rp_error *error, const char *message,
-                     uint32_t a, uint32_t b)
-{
-    return rp_key_fail(place, "deal", NULL, error, message, a, b);
-}
-
+/* Numbers that are given must fit each other. Those of the job are checked when a record is made of
+ * them: a deal that is begun keeps its own. */
 static int check_deal(const struct rp_config_deal *deal, struct rp_key_place place,
                       struct rp_error *error)
 {
-    const struct rp_key_list *list = &rp_deal_key_list;
-    for (size_t i = 0; i < list->count; i++)
-        if (!strcmp(list->keys[i].standard, "(required)") && !rp_key_number(&list->keys[i], deal))
-            return rp_key_fail(place, "deal", "`deal: off` delivers rows as they are planned",
-                               error, "`%s` is required: %s", list->keys[i].name,
-                               list->keys[i].help);
-    if (deal->window < deal->step || deal->window % deal->step != 0)
-        return deal_fail(place, error, "window %u is no multiple of step %u", deal->window,
-                         deal->step);
-    if (deal->step % deal->tier != 0)
-        return deal_fail(place, error, "step %u is no multiple of tier %u", deal->step, deal->tier);
-    if (deal->tier % deal->bundle != 0)
-        return deal_fail(place, error, "tier %u is no multiple of bundle %u", deal->tier,
-                         deal->bundle);
+    const uint32_t parts[] = {deal->window, deal->step, deal->tier, deal->bundle};
+    uint32_t given = 0; /* the place in `parts` of the last one that is given */
+    for (uint32_t i = 1; i < RP_ARRAY_COUNT(parts); i++) {
+        if (!(deal->sets & 1u << i))
+            continue;
+        if ((deal->sets & 1u << given) && parts[given] % parts[i] != 0)
+            return rp_key_fail(place, "deal", NULL, error, "%s %u is no multiple of %s %u",
+                               rp_deal_key_list.keys[given].name, parts[given],
+                               rp_deal_key_list.keys[i].name, parts[i]);
+        given = i;
+    }
+    if ((deal->sets & RP_DEAL_LAYERS) && !(deal->sets & RP_DEAL_COST))
+        return rp_key_fail(place, "deal", "write them into the key `cost` of the config", error,
+                           "windows of attention are given without `cost`");
     if (deal->window_layers > deal->layers)
-        return deal_fail(place, error, "window_layers %u are more than layers %u",
-                         deal->window_layers, deal->layers);
+        return rp_key_fail(place, "deal", NULL, error, "window_layers %u are more than layers %u",
+                           deal->window_layers, deal->layers);
     return 0;
 }
 
@@ -115,11 +112,18 @@ static int read_deal(struct rp_yaml *reader, const struct rp_key *key, struct rp
                      const yaml_node_t *node)
 {
     struct rp_key_place place = rp_yaml_place(reader, node);
-    *deal = (struct rp_config_deal){.mode = RP_DEAL_OFF};
+    struct rp_config_place places[16] = {{0, 0}};
+    RP_ASSERT(rp_deal_key_list.count <= RP_ARRAY_COUNT(places));
+    *deal = (struct rp_config_deal){.mode = RP_DEAL_OFF, .place = in_text(place)};
+    rp_key_set_standards(rp_deal_key_list.keys, rp_deal_key_list.count, deal);
     if (node->type == YAML_MAPPING_NODE) {
-        rp_key_set_standards(rp_deal_key_list.keys, rp_deal_key_list.count, deal);
         deal->mode = RP_DEAL_GIVEN;
-        int code = rp_yaml_mapping(reader, node, &rp_deal_key_list, deal, NULL);
+        int code = rp_yaml_mapping(reader, node, &rp_deal_key_list, deal, places);
+        for (size_t i = 0; i < rp_deal_key_list.count; i++)
+            deal->sets |= places[i].line ? 1u << i : 0;
+        if (code == 0 && deal->sets == 0)
+            code = rp_key_fail(place, key->name, "write `deal: auto`", reader->error,
+                               "expected a key of a deal, found an empty mapping");
         return code < 0 ? code : check_deal(deal, place, reader->error);
     }
     const char *text = node->type == YAML_SCALAR_NODE ? (const char *)node->data.scalar.value : "";
@@ -129,6 +133,34 @@ static int read_deal(struct rp_yaml *reader, const struct rp_key *key, struct rp
                        "off, auto, or a mapping of window, step, tier and cost");
     deal->mode = (enum rp_deal_mode)word;
     return 0;
+}
+
+/* ---- cost ------------------------------------------------------------------------------------ */
+
+static int read_cost(struct rp_yaml *reader, const struct rp_key *key, struct rp_config_cost *cost,
+                     const yaml_node_t *node)
+{
+    struct rp_key_place place = rp_yaml_place(reader, node);
+    struct rp_config_place places[RP_COST_KEYS_MAX] = {{0, 0}};
+    RP_ASSERT(rp_cost_key_list.count <= RP_ARRAY_COUNT(places));
+    rp_key_set_standards(rp_cost_key_list.keys, rp_cost_key_list.count, cost);
+    if (node->type == YAML_MAPPING_NODE) {
+        int code = rp_yaml_mapping(reader, node, &rp_cost_key_list, cost, places);
+        return code < 0 ? code : rp_config_cost_finish(cost, places, place, reader->error);
+    }
+    const struct rp_key own = {.name = key->name,
+                               .kind = RP_KIND_COUNT,
+                               .least = key->least,
+                               .most = key->most,
+                               .offset = offsetof(struct rp_config_cost, k),
+                               .size = sizeof cost->k};
+    const char *text;
+    int code = rp_yaml_text(reader, node, key->name, &text);
+    if (code == 0)
+        code = rp_key_set(&own, cost, text, place, reader->error);
+    if (code == 0)
+        code = rp_key_check(&own, cost, place, reader->error);
+    return code < 0 ? code : rp_config_cost_finish(cost, places, place, reader->error);
 }
 
 /* ---- skip ------------------------------------------------------------------------------------ */
@@ -374,6 +406,8 @@ int rp_yaml_nested(struct rp_yaml *reader, const struct rp_key *key, void *objec
         return read_until(reader, key, field, node);
     case RP_KIND_DEAL:
         return read_deal(reader, key, field, node);
+    case RP_KIND_COST:
+        return read_cost(reader, key, field, node);
     case RP_KIND_SKIP:
         return read_skip(reader, key, field, node);
     case RP_KIND_REPEAT:

@@ -43,6 +43,7 @@ void rp_key_free_nested(const struct rp_key *key, void *object)
     switch (key->kind) {
     case RP_KIND_UNTIL:
     case RP_KIND_DEAL:
+    case RP_KIND_COST:
         break; /* on no heap */
     case RP_KIND_SKIP:
         free_skip(field);

@@ -51,14 +51,17 @@ static void put_until(struct line *line, const struct rp_config_until *until)
                                          : " steps");
 }
 
-/* Fields of a mapping, without those that have their defaults. */
-static void put_fields(struct line *line, const struct rp_key_list *list, const void *object)
+/* Fields of a mapping, without those that have their defaults, or are 0 as they were not given.
+ * Bits of `kept`: keys that have no default here. */
+static void put_fields(struct line *line, const struct rp_key_list *list, uint32_t kept,
+                       const void *object)
 {
     const char *lead = "{";
     for (size_t i = 0; i < list->count; i++) {
         char value[NUMBER_BYTES];
         rp_key_print(&list->keys[i], object, value, sizeof value);
-        if (!strcmp(value, list->keys[i].standard))
+        bool is_unset = list->keys[i].standard[0] == '(' && !strcmp(value, "0");
+        if (!(kept >> i & 1) && (is_unset || !strcmp(value, list->keys[i].standard)))
             continue;
         put(line, "%s%s: %s", lead, list->keys[i].name, value);
         lead = ", ";
@@ -68,10 +71,19 @@ static void put_fields(struct line *line, const struct rp_key_list *list, const 
 
 static void put_deal(struct line *line, const struct rp_key *key, const struct rp_config_deal *deal)
 {
+    bool is_declared = (deal->sets & RP_DEAL_DECLARED) == RP_DEAL_DECLARED;
     if (deal->mode == RP_DEAL_GIVEN)
-        put_fields(line, &rp_deal_key_list, deal);
+        put_fields(line, &rp_deal_key_list, is_declared ? 0 : deal->sets, deal);
     else
         put(line, "%s", deal->mode == RP_DEAL_AUTO ? strchr(key->words, '|') + 1 : "off");
+}
+
+static void put_cost(struct line *line, const struct rp_config_cost *cost)
+{
+    if (cost->hidden || cost->attention_window)
+        put_fields(line, &rp_cost_key_list, 0, cost);
+    else
+        put(line, "%" PRIu32, cost->cost.k);
 }
 
 static void put_limits(struct line *line, const struct rp_config_limits *limits)
@@ -182,6 +194,9 @@ static void put_nested(struct line *line, const struct rp_key *key, const void *
         break;
     case RP_KIND_DEAL:
         put_deal(line, key, field);
+        break;
+    case RP_KIND_COST:
+        put_cost(line, field);
         break;
     case RP_KIND_SKIP:
         put_skip(line, field);

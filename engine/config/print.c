@@ -23,6 +23,8 @@ static const char *type_text(const struct rp_key *key)
         return key->words;
     case RP_KIND_DEAL:
         return "off | auto | mapping";
+    case RP_KIND_COST:
+        return "number | mapping";
     case RP_KIND_SKIP:
     case RP_KIND_REPEAT:
     case RP_KIND_WEIGHTS:

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stages.h — the parts of a config that are nested: `stages`, `deal`, `skip`, `repeat`. They are of
- * stream version 2 (engine/plan/STREAM2.md). rp_config_finish compiles them to rows. */
+/* stages.h — the parts of a config that are nested: `stages`, `deal`, `skip`, `repeat`, `cost`. All
+ * but `cost` are of stream version 2 (engine/plan/STREAM2.md). rp_config_finish compiles them to
+ * rows. */
 #ifndef RP_CONFIG_STAGES_H
 #define RP_CONFIG_STAGES_H
 
@@ -8,18 +9,45 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/cost.h"
+
 /* In the file, or in the text of an option; from 1. Line 0: not given. */
 struct rp_config_place {
     uint32_t line, column;
 };
 
+/* `cost: 15072`, or a mapping from which K follows (config/cost.h). */
+struct rp_config_cost {
+    bool is_given;
+    struct rp_cost cost; /* always set: by default K is RP_COST_K_STANDARD */
+    uint32_t k;          /* as given; 0: K follows from the numbers of the model */
+    uint32_t hidden, ffn, heads, kv_heads, head_dim, vocab;
+    bool gated;
+    uint32_t attention_window, window_layers, layers;
+};
+
 enum rp_deal_mode { RP_DEAL_OFF, RP_DEAL_AUTO, RP_DEAL_GIVEN };
+
+/* Bits of rp_config_deal.sets, in the order of rp_deal_key_list. */
+enum {
+    RP_DEAL_WINDOW = 1 << 0,
+    RP_DEAL_STEP = 1 << 1,
+    RP_DEAL_TIER = 1 << 2,
+    RP_DEAL_BUNDLE = 1 << 3,
+    RP_DEAL_ORDER = 1 << 4,
+    RP_DEAL_COST = 1 << 5,
+    RP_DEAL_LAYERS = 7 << 6, /* attention_window, window_layers, layers */
+    /* With these it is declared; otherwise a record has it. */
+    RP_DEAL_DECLARED = RP_DEAL_WINDOW | RP_DEAL_STEP | RP_DEAL_TIER | RP_DEAL_COST,
+};
 
 /* `deal: off | auto | {window: 64, step: 8, tier: 2, cost: 4096}` (STREAM2.md section 8). */
 struct rp_config_deal {
     enum rp_deal_mode mode;
+    uint32_t sets; /* the keys that are given; others have their default, or 0 */
+    struct rp_config_place place;
     uint32_t window, step, tier, bundle; /* rows: Y, T, C, m */
-    uint32_t order;                      /* descending | middle */
+    uint32_t order;                      /* descending | middle | wave | late_wave */
     uint32_t cost;                       /* tokens: K */
     uint32_t attention_window;           /* tokens: w; 0 = all layers attend to all tokens */
     uint32_t window_layers, layers;      /* h of b layers have the window */
@@ -65,7 +93,7 @@ struct rp_config_stage {
     uint32_t seq_len, align, packing, window, fill, spread, max_docs_per_row;
     struct rp_config_deal deal;
     /* once the config is finished: its first row and step, and the values in force */
-    uint64_t from, first_step, step_rows;
+    uint64_t from, first_step, step_rows, batch_rows; /* batch_rows: over all ranks */
 };
 
 /* Numbers first … end - 1, of rows or of steps. */

@@ -8,7 +8,7 @@
 #include "base/bits.h"
 #include "base/mem.h"
 
-#define BUFFER_BYTES 8192u /* of a section that is spilled */
+#define BUFFER_BYTES 8192u /* buffer of a section that is spilled */
 
 void rp_collector_begin(struct rp_collector *collector, const char *name, const char *path)
 {

@@ -149,7 +149,7 @@ const struct rp_shard *rp_corpus_first_object(const struct rp_corpus *corpus)
             }
         }
     }
-    return found; /* of a segment whose records are damaged */
+    return found; /* the segment has damaged records */
 }
 
 void rp_corpus_fingerprint_text(const struct rp_corpus *corpus, char *text, size_t bytes)

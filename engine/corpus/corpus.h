@@ -66,7 +66,7 @@ enum rp_format {
 #define RP_TOKEN_ENUM(id, name, width, bits) RP_TOKEN_##id,
 enum rp_token_type { RP_TOKEN_NONE, RP_TOKEN_LIST(RP_TOKEN_ENUM) RP_TOKEN_COUNT };
 uint32_t rp_token_width(enum rp_token_type type); /* bytes; 0 for NONE */
-uint32_t rp_token_bits(enum rp_token_type type);  /* of an id: without the sign */
+uint32_t rp_token_bits(enum rp_token_type type);  /* bits of an id, without the sign */
 
 #define RP_EOS_NONE (-1)
 /* Sidecar hashes cover blocks of this many bytes; checked reads are rounded to it. */
@@ -88,7 +88,7 @@ struct rp_source_spec {
     enum rp_format format;
     enum rp_token_type type; /* NONE = from the file */
     int64_t eos;             /* RP_EOS_NONE = not declared */
-    const char *column;      /* of token ids, if a file has several; NULL = not declared */
+    const char *column;      /* column of token ids, if a file has several; NULL = not declared */
     struct rp_mask_choice mask;
     bool drop_untrained;   /* documents without spans count as empty */
     bool keeps_untrained;  /* with drop_untrained: they keep their lengths, and only their fragments
@@ -200,7 +200,7 @@ int rp_source_explain(const struct rp_source *source, uint64_t document, struct 
 struct rp_extent {
     uint32_t shard;       /* number of the shard in the corpus */
     uint32_t width;       /* bytes a token */
-    uint64_t byte_offset; /* of the document's first token in the shard's token file */
+    uint64_t byte_offset; /* place of the document's first token in the shard's token file */
     uint64_t tokens;
 };
 /** The extent of a document, or -RP_E_CORRUPT with the error of rp_source_explain. May also fail
@@ -247,7 +247,7 @@ struct rp_source_range rp_source_range(const struct rp_source *source);
 
 /* One token file. Strings and hashes belong to the corpus. */
 struct rp_shard {
-    const char *path; /* of the token file, or its display URL */
+    const char *path; /* the token file, or its display URL */
     /* For an object in a store: the URL to open, which may hold a secret, and the identity of its
      * content ("" = the store gives none). NULL: a file. */
     const char *url, *identity;
@@ -262,7 +262,7 @@ struct rp_shard {
     struct rp_stamp stamp;
     const struct rp_tokenizer_id *tokenizer; /* NULL: not known */
     bool is_listed;                          /* known from the corpus index only, not opened */
-    uint64_t idx_mtime_ns;                   /* of its .idx when it was listed; 0: not known */
+    uint64_t idx_mtime_ns;                   /* its .idx's, when it was listed; 0: not known */
     const struct rp_index_segment *segment;  /* which has its documents */
 };
 uint32_t rp_corpus_shard_count(const struct rp_corpus *corpus);
@@ -329,7 +329,7 @@ struct rp_inspection {
     enum rp_token_type type;
     int64_t eos; /* RP_EOS_NONE if the format needs none */
     char why[256];
-    char column[RP_COLUMN_BYTES]; /* of the token ids; empty if the format has none */
+    char column[RP_COLUMN_BYTES]; /* column of the token ids; empty if the format has none */
     uint64_t bytes, tokens, documents, empty_documents;
     uint64_t damaged_documents; /* whose rp_source_length is UINT64_MAX */
     uint64_t length_min, length_max;
@@ -352,7 +352,7 @@ RP_MUST_CHECK int rp_inspect(const char *path, const struct rp_source_spec *hint
 
 struct rp_index_build_options {
     const struct rp_source_spec *hints; /* as in rp_inspect */
-    const char *index_dir; /* of the older and the new sidecar; NULL: the shard's folder */
+    const char *index_dir; /* folder of the older and the new sidecar; NULL: the shard's folder */
     /* Path of the sidecar, which is not synced: a crash of the machine may leave it damaged. NULL:
      * the usual path. */
     const char *scratch_path;

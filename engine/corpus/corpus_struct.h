@@ -28,7 +28,7 @@ struct rp_source {
     char mask[RP_MASK_TEXT_BYTES]; /* empty: the source has no mask */
     struct rp_fingerprint fingerprint;
     struct rp_source_part whole, unverified;
-    uint64_t bytes;           /* of the token files */
+    uint64_t bytes;           /* all token files together */
     uint32_t widest, objects; /* bytes of a token; shards that are in stores */
     char **queried;           /* [queried_count] URLs of the configuration that have a query */
     uint32_t queried_count;
@@ -46,7 +46,7 @@ struct rp_corpus {
     struct rp_fingerprint fingerprint;
     struct rp_tokenizer_known tokenizer;
     struct rp_opened *shards;  /* [shard_total]; NULL: listed in the index */
-    struct rp_remote *remotes; /* of the opened shards that are URLs, in their order */
+    struct rp_remote *remotes; /* the opened shards that are URLs, in their order */
     size_t remote_count;
     struct rp_index *index;  /* NULL: the shards were opened */
     struct rp_a64 *listed;   /* [shard_count] pointers to the listed shards used so far, or 0 */

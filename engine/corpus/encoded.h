@@ -13,7 +13,7 @@
 struct rp_encoded {
     const char *name;        /* as `ringpack convert --as` has it */
     const char *what;        /* display name: "Parquet" */
-    const char *suffixes[7]; /* of file names; NULL ends the list */
+    const char *suffixes[7]; /* ends of file names; NULL ends the list */
     bool has_text;           /* its documents may be text */
 };
 

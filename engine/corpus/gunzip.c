@@ -25,7 +25,7 @@ int rp_gunzip_begin(struct rp_gunzip *text, int fd, const char *path, enum rp_gu
 
 void rp_gunzip_end(struct rp_gunzip *text)
 {
-    (void)inflateEnd(&text->stream); /* of zeros: no effect */
+    (void)inflateEnd(&text->stream); /* no effect on a stream of zeros */
     free(text->input);
 }
 

@@ -19,7 +19,7 @@ struct rp_gunzip {
     const char *path; /* the caller's */
     int fd;           /* likewise: of a file or a pipe */
     enum rp_gunzip_form form;
-    bool is_inside;   /* of an archive, whose end is still to come */
+    bool is_inside;   /* inside an archive, whose end is still to come */
     bool has_archive; /* one has begun */
     uint64_t at;      /* bytes that were read from the descriptor */
     uint8_t *input;

@@ -27,7 +27,7 @@ static int add_blocks(struct rp_collector *collector, const uint8_t *bytes, size
     return rp_collector_add_blocks(collector, hashes, blocks, error);
 }
 
-/* Of a pass that searches for no documents. */
+/* For a pass that searches for no documents. */
 static int add_piece(void *context, const uint8_t *bytes, size_t byte_count, const uint64_t *starts,
                      size_t start_count, struct rp_error *error)
 {
@@ -35,7 +35,7 @@ static int add_piece(void *context, const uint8_t *bytes, size_t byte_count, con
     return add_blocks(context, bytes, byte_count, error);
 }
 
-/* A walk. Of one that reads every token, the sink has the largest; of others it is found as
+/* A walk. If it reads every token, the sink has the largest; otherwise it is found as
  * documents come. */
 struct indexing {
     struct rp_collector *collector;

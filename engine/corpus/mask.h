@@ -43,11 +43,11 @@ void rp_span_list_release(struct rp_span_list *list);
 /* A document and its entries. A token type is also the type of an entry; signed ones may be
  * negative. */
 struct rp_mask_document {
-    const char *path; /* of the mask, for messages */
+    const char *path; /* the mask's, for messages */
     uint64_t number;
     const uint8_t *tokens, *entries;
     enum rp_token_type token_type, entry_type;
-    uint32_t count; /* of tokens, and of entries */
+    uint32_t count; /* number of tokens, and of entries */
 };
 
 /** Replace the list by the spans of a document. -RP_E_FORMAT: a label is neither the token nor

@@ -12,7 +12,7 @@ struct rp_max_token_id {
     uint32_t width;
     uint64_t first, end; /* the run that has not been read yet */
     uint8_t *buffer;     /* [RP_DOCUMENT_SCAN_BYTES] */
-    uint64_t *starts;    /* of documents: found by the scan, unused */
+    uint64_t *starts;    /* starts of documents: found by the scan, unused */
     struct rp_document_scan scan;
 };
 

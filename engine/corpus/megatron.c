@@ -259,8 +259,8 @@ uint64_t rp_megatron_check_ahead(const struct rp_megatron *megatron, uint64_t pl
     return find_plain(megatron, plain, count);
 }
 
-/* A document that is not known to be plain is guessed to be. Of an index that does not fit in
- * memory, pages that are not there are read side by side: many times faster than one after the
+/* A document that is not known to be plain is guessed to be. If an index does not fit in
+ * memory, its missing pages are read side by side: many times faster than one after the
  * other, at each access. */
 void rp_megatron_expect(const struct rp_megatron *megatron, uint64_t document)
 {

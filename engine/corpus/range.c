@@ -13,7 +13,7 @@
 __extension__ typedef unsigned __int128 wide; /* documents times millionths of a percent */
 
 #define PERCENT 1000000u /* millionths */
-#define WORD_RANGE 3u    /* of the words that a fingerprint covers, STREAM.md section 1.2 */
+#define WORD_RANGE 3u /* tag of a range among the words of a fingerprint, STREAM.md section 1.2 */
 
 /* A decimal number of at most six decimals, times 10^6; a whole number where no_decimals. */
 static bool parse_bound(const char *text, size_t length, bool has_decimals, uint64_t *value)

@@ -39,7 +39,7 @@ struct rp_reader_options {
 struct rp_layout {
     enum rp_token_type type;
     int64_t eos;                  /* RP_EOS_NONE if the format needs none */
-    uint64_t token_offset;        /* of the first token, if tokens are contiguous; else 0 */
+    uint64_t token_offset;        /* byte of the first token, if tokens are contiguous; else 0 */
     char column[RP_COLUMN_BYTES]; /* empty if the format has none */
     bool has_spans;               /* every document comes with its spans */
     struct rp_mask_origin mask;   /* the origin of the spans */
@@ -47,7 +47,7 @@ struct rp_layout {
 
 /* The output of a reader. */
 struct rp_sink {
-    const char *path; /* of the token file, and its size */
+    const char *path; /* the token file, and its size */
     uint64_t file_bytes;
     struct rp_layout layout;
     uint64_t documents, tokens; /* so far */

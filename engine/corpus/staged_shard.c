@@ -13,7 +13,7 @@
 #include "object/fetch.h"
 #include "object/url.h"
 
-#define PREFIX "fetched-" /* of the directories */
+#define PREFIX "fetched-" /* begins the names of directories */
 
 static int fail_memory(struct rp_error *error)
 {

@@ -7,8 +7,8 @@
 #include "corpus/readers.h"
 
 struct rp_staged_shard {
-    char *directory; /* of its own */
-    char *path;      /* of the token file in it */
+    char *directory; /* the shard's own directory */
+    char *path;      /* the token file in it */
 };
 
 /** Fetch the shard of a URL and the companion files of all readers into a new directory below

@@ -11,7 +11,7 @@ struct building {
     struct rp_collector collector;
     const struct rp_probe *probe;
     const struct rp_sink *sink;
-    bool has_limit; /* of documents */
+    bool has_limit; /* a limit of documents */
 };
 
 static int keep(void *context, uint64_t byte, uint32_t tokens, const struct rp_span *spans,

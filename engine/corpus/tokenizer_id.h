@@ -32,7 +32,7 @@ RP_MUST_CHECK int rp_ids_read_tokenizer(struct rp_tokenizer_id *id, const char *
 /* The tokenizer of the shards of a corpus so far. */
 struct rp_tokenizer_known {
     struct rp_tokenizer_id id;
-    const char *source; /* of the first shard that has one; borrowed */
+    const char *source; /* the first shard's that has one; borrowed */
 };
 /** The next shard that has one. -RP_E_MISMATCH: it is another one, and the message names both. */
 RP_MUST_CHECK int rp_ids_take_tokenizer(struct rp_tokenizer_known *known,

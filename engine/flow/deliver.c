@@ -78,10 +78,11 @@ static void complete_batch(struct rp_deliver *d, uint32_t ring, const struct rp_
     uint64_t batch = last->batch;
     uint8_t *slot = rp_ring_slot(&d->rings[ring], batch);
     struct totals totals = complete_boundaries(g, slot);
-    int64_t labels = (int64_t)totals.tokens_loss - d->unlabelled[ring];
+    struct rp_batch_sums sums = d->sums[ring];
+    int64_t labels = (int64_t)totals.tokens_loss - sums.unlabelled;
     RP_ASSERT(labels >= 0 && labels <= totals.tokens_real);
     totals.tokens_loss = (uint32_t)labels;
-    d->unlabelled[ring] = 0;
+    d->sums[ring] = (struct rp_batch_sums){0};
     size_t state_bytes;
     uint64_t next_row;
     const void *state = rp_arena_state_at(d->arena, batch + 1, &state_bytes, &next_row);
@@ -104,7 +105,17 @@ static void complete_batch(struct rp_deliver *d, uint32_t ring, const struct rp_
         .state_bytes = (uint32_t)state_bytes,
         .state_offset = RP_SLOT_STATE_OFFSET,
         .skips_step = last->skips_step,
+        .known = last->step.is_known ? RP_KNOWN_STEP : 0,
     };
+    if (sums.without_cost == 0) {
+        header->known |= RP_KNOWN_COST;
+        header->cost = sums.cost;
+    }
+    if (last->step.is_known) {
+        header->step_rows = last->step.rows;
+        header->step_tokens = last->step.tokens;
+        header->step_tokens_loss = last->step.labels;
+    }
     memcpy(slot + RP_SLOT_STATE_OFFSET, state, state_bytes);
     d->batches += !last->skips_step;
     d->rows += totals.rows_real;
@@ -231,15 +242,20 @@ static bool is_packed_here(const struct rp_deliver *d, const struct rp_ticket *t
     return ticket->batch >= rp_a64_load_relaxed(&d->arena->pack_from[ring]);
 }
 
-/* By how many the labels of a batch differ from one for each token but the first of a fragment. */
-static void count_labels(struct rp_deliver *d, const struct rp_ticket *ticket)
+static void add_up(struct rp_deliver *d, const struct rp_ticket *ticket)
 {
     for (uint32_t i = 0; i < ticket->mask_count; i++)
         if (is_packed_here(d, ticket, ticket->masks[i].ring))
-            d->unlabelled[ticket->masks[i].ring] += ticket->masks[i].unlabelled;
-    for (uint32_t i = 0; d->options->form.label_across_cuts && i < ticket->row_count; i++)
-        if (is_packed_here(d, ticket, ticket->rows[i].ring))
-            d->unlabelled[ticket->rows[i].ring] -= ticket->rows[i].end_labels;
+            d->sums[ticket->masks[i].ring].unlabelled += ticket->masks[i].unlabelled;
+    for (uint32_t i = 0; i < ticket->row_count; i++) {
+        const struct rp_row_end *row = &ticket->rows[i];
+        struct rp_batch_sums *sums = &d->sums[row->ring];
+        if (!is_packed_here(d, ticket, row->ring))
+            continue;
+        sums->unlabelled -= row->end_labels;
+        sums->cost += row->cost;
+        sums->without_cost += row->lacks_cost;
+    }
 }
 
 /* Retire packed tickets up to a special one, or up to end_batch. True if there were any. */
@@ -250,7 +266,7 @@ static bool retire_rows(struct rp_deliver *d)
         const struct rp_ticket *ticket = rp_arena_ticket(d->arena, d->next_ticket);
         if (is_special(ticket) || ticket->batch >= d->end_batch)
             break;
-        count_labels(d, ticket);
+        add_up(d, ticket);
         if (ticket->batch_ends)
             publish_batch(d, ticket);
         retire(d);

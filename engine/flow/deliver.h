@@ -71,6 +71,14 @@ enum rp_stream_phase {
     RP_STREAM_ENDED
 };
 
+/* Sums over the rows of a batch whose tickets are retired. */
+struct rp_batch_sums {
+    int64_t
+        unlabelled; /* labels that masks have removed, less the labels of the ends of fragments */
+    uint64_t cost;
+    uint64_t without_cost; /* rows that have a fragment and no cost */
+};
+
 struct rp_deliver {
     const struct rp_flow_options *options;
     struct rp_arena *arena;
@@ -91,9 +99,7 @@ struct rp_deliver {
     enum rp_stream_phase phase; /* the engine's thread alone changes it */
     bool held;
     uint64_t held_batch, held_ticket;
-    /* [rank_count]: labels that masks have removed from the next batch, less the labels of the ends
-     * of fragments */
-    int64_t *unlabelled;
+    struct rp_batch_sums *sums;            /* [rank_count]: of the next batch */
     uint64_t published_ns, unannounced_ns; /* when the newest, the first unannounced batch was */
     uint64_t batches, rows, tokens;        /* published since open */
 };

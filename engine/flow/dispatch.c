@@ -30,6 +30,7 @@
 #include "base/thread.h"
 #include "flow/startup_yield.h"
 #include "flow/join.h"
+#include "flow/steps.h"
 
 /* The next check is due CHECK_SHARE times as long after the last one as that one took, and at most
  * CHECK_NS_MAX after it. */
@@ -160,6 +161,7 @@ static int open_ticket(struct rp_dispatch *d, struct rp_error *error)
     ticket->bad_transfer = 0;
     ticket->align = 1; /* until it has a transfer */
     ticket->skips_step = d->skips_step;
+    ticket->step = d->step;
     d->ticket = ticket;
     rp_reads_begin(&d->reads, ticket, d->next_ticket);
     return 0;
@@ -267,7 +269,7 @@ static int add_row(struct rp_dispatch *d, uint32_t ring, uint32_t row_in_batch,
                    const struct rp_row *row, struct rp_error *error)
 {
     expect_extents(d, row);
-    struct rp_row_end end = rp_row_end_of(row, ring, row_in_batch);
+    struct rp_row_end end = rp_row_end_of(row, d->options->cost, ring, row_in_batch);
     for (uint32_t i = 0; i < row->count; i++) {
         struct rp_transfer transfer = {.fragment = row->fragments[i],
                                        .ring = ring,
@@ -315,8 +317,7 @@ static int peek_row(struct rp_dispatch *d, struct rp_error *error)
     int code = rp_plan_next(d->plan, &d->row, error);
     if (code < 0)
         return code;
-    d->has_row = code == 1;
-    d->ended = code == 0;
+    d->has_row = code == 1, d->ended = code == 0;
     if (RP_DEFECT(lose_fragment_at_resume) && d->has_row && d->row.row == d->begin_row &&
         d->row.row > 0 && d->row.count)
         d->row.count--;
@@ -369,26 +370,27 @@ static int plan_batch(struct rp_dispatch *d, struct rp_error *error)
     return code;
 }
 
-/* At the first micro-batch of a step: does the step exist? Decided from the plan only, so equally
- * on every node. */
-static int step_exists(struct rp_dispatch *d, struct rp_error *error)
+/* Find the sums of the step of `batch`. Returns 1, or, at the first micro-batch of a step, whether
+ * the step exists. Decided from the plan only, so equally on every node. */
+static int begin_step(struct rp_dispatch *d, struct rp_error *error)
 {
-    if (d->scout) {
-        uint64_t rows = d->options->global_batch_rows;
-        uint64_t step = d->batch / d->micro_batches;
-        int code = rp_plan_seek(d->scout, d->base_row + (step + 1) * rows, error);
-        return code == -RP_E_USAGE ? 0 : code < 0 ? code : 1;
-    }
-    int code = peek_row(d, error);
+    const struct rp_step_counter counter = {d->options, d->arena, d->scout, &d->reads.masks,
+                                            d->base_row};
+    int code = rp_step_find(&counter, d->batch, &d->step, error);
+    if (code < 0 || d->batch % d->micro_batches != 0)
+        return code < 0 ? code : 1;
+    if (d->options->drop_last && d->scout)
+        return (int)d->step.is_whole;
+    code = peek_row(d, error);
     return code < 0 ? code : d->has_row;
 }
 
 static int dispatch_all(struct rp_dispatch *d, struct rp_error *error)
 {
     int code = save_state(d, error);
-    while (code >= 0) {
-        if (d->batch % d->micro_batches == 0) {
-            code = step_exists(d, error);
+    for (bool begins = true; code >= 0; begins = d->batch % d->micro_batches == 0) {
+        if (begins) {
+            code = begin_step(d, error);
             if (code <= 0)
                 break;
         }

@@ -13,8 +13,8 @@ struct rp_dispatch {
     const struct rp_flow_options *options;
     struct rp_arena *arena;
     struct rp_reads reads;
-    struct rp_plan *plan,
-        *scout; /* scout runs one step ahead; NULL unless drop_last on a finite stream */
+    struct rp_plan *plan;
+    struct rp_plan *scout;        /* plans each step ahead (steps.h), or NULL */
     uint64_t base_row, begin_row; /* row of micro-batch 0, and of the first one of this start */
     uint64_t batch;               /* batch = next micro-batch to plan */
     const uint64_t *start_batch;  /* [ring]: micro-batches below are not made for it */
@@ -23,6 +23,7 @@ struct rp_dispatch {
     struct rp_row row; /* the row peeked at, while has_row */
     bool has_row, ended;
     bool skips_step;          /* all rows of the step of `batch` are skipped */
+    struct rp_step_sums step; /* of the step of `batch` */
     struct rp_ticket *ticket; /* under construction, or NULL */
     uint64_t next_ticket;
     uint64_t handed_on;      /* tickets below it have been given to readers and packers */

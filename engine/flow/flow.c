@@ -53,7 +53,7 @@ int rp_flow_start_catch_up(struct rp_flow *flow, struct rp_flow *made, uint32_t 
     RP_ASSERT(rp_flow_catch_ups(flow) <= rp_flow_catch_ups_max(flow->options.rank_count));
     rp_a64_store_relaxed(&flow->arena.pack_from[ring], RP_PACK_NONE);
     rp_a64_store_relaxed(&flow->arena.free_until[ring], 0);
-    flow->unlabelled[ring] = 0; /* belongs to a batch that was packed in part */
+    flow->sums[ring] = (struct rp_batch_sums){0}; /* belongs to a batch that was packed in part */
     int code = rp_flow_start(made, plan, scout, d->base_row, behind->tail, behind, error);
     made->deliver.end_batch = catch_up_limit(flow, ring);
     if (code >= 0)
@@ -181,7 +181,7 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
         RP_ASSERT(!flow->catch_up[r]);
         flow->is_catching_up[r] = false;
         flow->start_batch[r] = rings[r].tail;
-        flow->unlabelled[r] = 0;
+        flow->sums[r] = (struct rp_batch_sums){0};
         rp_pack_target_init(&flow->targets[r], &rings[r]);
         rp_a64_store_relaxed(&flow->arena.pack_from[r], 0);
         rp_a64_store_relaxed(&flow->arena.free_until[r],
@@ -199,7 +199,7 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
                              .files = &flow->files,
                              .revalidation = &flow->revalidation,
                              .base_row = base_row,
-                             .unlabelled = flow->unlabelled,
+                             .sums = flow->sums,
                              .batches = d->batches,
                              .rows = d->rows,
                              .tokens = d->tokens};

@@ -34,6 +34,7 @@
 struct rp_contents;
 struct rp_next_use;   /* next_use.h */
 struct rp_page_cache; /* page_cache.h */
+struct rp_steps;      /* steps.h */
 
 /* Trained tokens and documents that masks left to this node's planned rows, per source, ahead of
  * delivery. A document counts in the row where it begins. Several flows may add to the counts. */
@@ -79,6 +80,8 @@ struct rp_flow_options {
     uint32_t descriptors_max;   /* token files that may be open at once; 0: all descriptors that are
                                    left */
     struct rp_mask_counts *mask_counts; /* [sources], borrowed; NULL: not counted */
+    struct rp_steps *steps;             /* borrowed; NULL: sums of steps are not kept */
+    const struct rp_cost *cost;         /* of rows, borrowed; NULL: by their deals, if they have */
     bool truncates;                     /* documents are cut to seq_len tokens */
     struct rp_row_form form;            /* the form of the plan's rows */
 };
@@ -111,7 +114,9 @@ RP_MUST_CHECK int rp_flow_open(struct rp_flow **flow_out, const struct rp_flow_o
 void rp_flow_close(struct rp_flow *flow); /* stops it first; NULL is fine */
 
 /** Start at micro-batch `batch`. `plan` must be positioned at the first row of that micro-batch,
- * and so must `scout`, a second plan of the same stream that only drop_last needs (else NULL).
+ * `scout`, a second plan of the same stream, counts each step ahead (steps.h); NULL: the sums of
+ * steps are not known, and there is no drop_last. If the micro-batch is inside a step whose sums
+ * are not kept, the scout has to be at or before the step's first row to count that step.
  * rings[rank_count] are the batch rings; ring r gets the micro-batches from its tail on. The flow
  * borrows all three until it is stopped. */
 RP_MUST_CHECK int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_plan *scout,

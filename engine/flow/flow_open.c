@@ -134,7 +134,7 @@ void rp_flow_free(struct rp_flow *flow)
     free(flow->packers);
     free(flow->targets);
     free(flow->start_batch);
-    free(flow->unlabelled);
+    free(flow->sums);
     free(flow->catch_up);
     free(flow->is_catching_up);
     free(flow);
@@ -147,11 +147,11 @@ static int make_tables(struct rp_flow *flow, struct rp_error *error)
     flow->packers = rp_calloc(o->packers, sizeof *flow->packers);
     flow->targets = rp_calloc(o->rank_count, sizeof *flow->targets);
     flow->start_batch = rp_calloc(o->rank_count, sizeof *flow->start_batch);
-    flow->unlabelled = rp_calloc(o->rank_count, sizeof *flow->unlabelled);
+    flow->sums = rp_calloc(o->rank_count, sizeof *flow->sums);
     flow->catch_up = rp_calloc(o->rank_count, sizeof(struct rp_flow *));
     flow->is_catching_up = rp_calloc(o->rank_count, sizeof *flow->is_catching_up);
     bool are_made = flow->fetchers && flow->packers && flow->targets && flow->start_batch &&
-                    flow->unlabelled && flow->catch_up && flow->is_catching_up;
+                    flow->sums && flow->catch_up && flow->is_catching_up;
     return are_made ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for the pipeline");
 }
 

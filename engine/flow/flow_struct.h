@@ -26,7 +26,7 @@ struct rp_flow {
     struct rp_verified *verified;   /* [packers], if a mapped file has hashes; else NULL */
     struct rp_deliver deliver;
     uint64_t *start_batch;           /* [rank_count] */
-    int64_t *unlabelled;             /* [rank_count] */
+    struct rp_batch_sums *sums;      /* [rank_count]: deliver's */
     struct rp_flow **catch_up;       /* [rank_count]: of the ring (catch_up.h), or NULL */
     bool *is_catching_up;            /* [rank_count]: deliver's */
     struct rp_flow_counts caught_up; /* by catch-up flows that have ended */

@@ -136,3 +136,46 @@ void rp_masks_add(struct rp_masks *masks, const struct rp_masks_place *place,
     }
     count(masks, place, transfer, length);
 }
+
+/* ---- labels of rows of any rank ---------------------------------------------------------------- */
+
+static int fragment_labels(struct rp_masks *masks, const struct rp_fragment *fragment,
+                           uint32_t *labels, struct rp_error *error)
+{
+    const struct rp_flow_options *o = masks->options;
+    const struct rp_source *source = rp_corpus_source(o->corpus, fragment->source);
+    struct rp_transfer transfer = {.fragment = *fragment};
+    struct rp_extent extent;
+    uint32_t count = 0;
+    int code = rp_transfer_find(o, &transfer, &extent, error);
+    if (code >= 0 && rp_source_has_mask(source)) {
+        code = rp_transfer_spans(&o->form, source, &transfer, extent.tokens, masks->spans, &count,
+                                 error);
+        if (code >= 0)
+            *labels += rp_transfer_labels(&transfer, masks->spans, count);
+    } else if (code >= 0) {
+        *labels += fragment->length - 1 + rp_transfer_has_end_label(&transfer);
+    }
+    return code;
+}
+
+int rp_masks_row_labels(struct rp_masks *masks, const struct rp_row *row, uint32_t *labels,
+                        struct rp_error *error)
+{
+    const struct rp_corpus *corpus = masks->options->corpus;
+    bool crosses = masks->options->form.label_across_cuts;
+    int code = 0;
+    *labels = 0;
+    for (uint32_t i = 0; i < row->count; i++)
+        if (crosses || rp_source_has_mask(rp_corpus_source(corpus, row->fragments[i].source)))
+            rp_source_expect_extent(rp_corpus_source(corpus, row->fragments[i].source),
+                                    row->fragments[i].document);
+    for (uint32_t i = 0; i < row->count && code >= 0; i++) {
+        const struct rp_fragment *fragment = &row->fragments[i];
+        if (crosses || rp_source_has_mask(rp_corpus_source(corpus, fragment->source)))
+            code = fragment_labels(masks, fragment, labels, error);
+        else
+            *labels += fragment->length - 1;
+    }
+    return code;
+}

@@ -49,4 +49,9 @@ RP_MUST_CHECK int rp_masks_find(struct rp_masks *masks, const struct rp_masks_pl
 void rp_masks_add(struct rp_masks *masks, const struct rp_masks_place *place,
                   const struct rp_transfer *transfer, uint64_t length);
 
+/** Count the labels of a planned row of any rank (STREAM2.md section 11). Reads lengths and spans
+ * of the index only where a label depends on them. The mask that was found last is lost. */
+RP_MUST_CHECK int rp_masks_row_labels(struct rp_masks *masks, const struct rp_row *row,
+                                      uint32_t *labels, struct rp_error *error);
+
 #endif

@@ -23,7 +23,7 @@ RP_MUST_CHECK int rp_packer_start(struct rp_packer *packer, bool as_process,
                                   struct rp_error *error);
 /** Was it a process that has died? The kernel says so. */
 bool rp_packer_is_dead(const struct rp_packer *packer);
-/** Of a dead one, once: 0 if it was killed from outside, so that another can do its ticket again;
+/** How it died, once: 0 if it was killed from outside, so that another can do its ticket again;
  * negative if it ended by itself, as the next one would, or if 11 have died at one ticket. */
 RP_MUST_CHECK int rp_packer_judge_death(struct rp_packer *packer, struct rp_error *error);
 /** After stop was set and the events were signalled. A process is killed: it may be stopped. */

@@ -39,6 +39,7 @@
 
 #include "base/atomic.h"
 #include "base/bits.h"
+#include "base/cost.h"
 #include "plan/plan.h"
 #include "shm/layout.h"
 #include "shm/segment.h"
@@ -155,19 +156,34 @@ struct rp_row_end {
     uint32_t align;      /* places of a fragment are a multiple; at least 1 */
     uint32_t end_labels; /* fragments whose end has a label */
     uint32_t is_skipped;
+    uint32_t lacks_cost; /* 1: it has a fragment, and no cost model gives its cost */
+    uint64_t cost;
 };
 
-/** The end of a planned row, before any of its transfers. */
-static inline struct rp_row_end rp_row_end_of(const struct rp_row *row, uint32_t ring,
-                                              uint32_t row_in_batch)
+/** The cost of a planned row by a model; NULL: by its deal. 0 without fragments or without a model.
+ */
+static inline uint64_t rp_row_cost(const struct rp_row *row, const struct rp_cost *model)
 {
+    uint64_t cost = model ? 0 : row->cost;
+    for (uint32_t i = 0; model && i < row->count; i++)
+        cost += rp_cost_of(model, rp_places(row->fragments[i].length, row->align));
+    return cost;
+}
+
+/** The end of a planned row, before any of its transfers. */
+static inline struct rp_row_end rp_row_end_of(const struct rp_row *row, const struct rp_cost *model,
+                                              uint32_t ring, uint32_t row_in_batch)
+{
+    uint64_t cost = rp_row_cost(row, model);
     return (struct rp_row_end){.row = row->row,
                                .planned = row->planned,
                                .ring = ring,
                                .row_in_batch = row_in_batch,
                                .fragments = row->count,
                                .align = row->align > 1 ? row->align : 1,
-                               .is_skipped = row->skipped};
+                               .is_skipped = row->skipped,
+                               .lacks_cost = row->count > 0 && cost == 0,
+                               .cost = cost};
 }
 
 /** The next transfer of the row, which has been placed. */
@@ -177,6 +193,13 @@ static inline void rp_row_end_add(struct rp_row_end *end, const struct rp_transf
     end->places += rp_places(transfer->fragment.length, end->align);
     end->end_labels += rp_transfer_has_end_label(transfer);
 }
+
+/* Sums over all rows of a step, of all ranks (steps.h). */
+struct rp_step_sums {
+    uint64_t rows, tokens, labels; /* rows with a fragment, their tokens, and labels in them */
+    uint32_t is_known;
+    uint32_t is_whole; /* 0: the stream ends in the step */
+};
 
 struct rp_ticket {
     RP_LINE_ALIGNED struct rp_a64 state; /* I1. PAIRS ticket-state: release store / acquire load */
@@ -192,6 +215,7 @@ struct rp_ticket {
     uint32_t bad_transfer; /* 1 + the first one with a token id that is not allowed; 0: none */
     uint32_t align;        /* places of a transfer are a multiple; at least 1 */
     uint32_t skips_step; /* 1: all rows of the step are skipped, so trainers pass over its batch */
+    struct rp_step_sums step;
     struct rp_read reads[RP_TICKET_TRANSFERS_MAX];
     struct rp_transfer transfers[RP_TICKET_TRANSFERS_MAX];
     struct rp_row_end rows[RP_TICKET_ROWS_MAX];

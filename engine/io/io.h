@@ -24,7 +24,7 @@ struct rp_cache; /* cache/cache.h */
 
 /* Arguments of open_object. */
 struct rp_io_place {
-    const char *path; /* of a file, or the URL of a remote object */
+    const char *path; /* a file, or the URL of a remote object */
     bool o_direct;    /* files: try O_DIRECT */
     /* Files: the alignment of an earlier descriptor of this file; 0: find it by a trial. */
     uint32_t known_alignment;

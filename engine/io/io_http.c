@@ -47,7 +47,7 @@ struct slot {
     struct rp_object_request request;
     const struct rp_http_object *of;
     struct rp_io_read read; /* as submitted */
-    uint32_t bytes;         /* of the read, up to the end of the object */
+    uint32_t bytes;         /* bytes of the read, up to the end of the object */
     struct rp_cache_held held;
     uint32_t parts_left;
     bool is_used;

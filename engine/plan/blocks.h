@@ -43,7 +43,7 @@ struct rp_plan_block {
 struct rp_block_order {
     struct rp_order
         order;          /* one lane's, of all lanes; version 2: items, in the round entered last */
-    uint64_t documents; /* of the source; version 2: of `epoch` and those before it */
+    uint64_t documents; /* the source's; version 2: those of `epoch` and of epochs before it */
     uint64_t rounds;    /* 0: endless */
     /* Version 2 */
     uint32_t passes; /* in an epoch; 0: version 1 */
@@ -58,7 +58,7 @@ bool rp_plan_block_order(const struct rp_plan *plan, uint32_t source, struct rp_
 
 /** Positions of a lane in a round. */
 uint64_t rp_blocks_in_round(const struct rp_block_order *order, uint32_t lane);
-/** The block at a position of a lane. False where there is none. */
+/** The block at a position of a lane. False past the last one. */
 bool rp_blocks_at(struct rp_block_order *order, uint32_t lane, uint64_t position,
                   struct rp_plan_block *block);
 /** The inverse: the lane of a block in a round, and its number among that lane's. False if the
@@ -66,7 +66,7 @@ bool rp_blocks_at(struct rp_block_order *order, uint32_t lane, uint64_t position
 bool rp_blocks_place(struct rp_block_order *order, uint64_t block, uint64_t round, uint32_t *lane,
                      uint64_t *place);
 
-/** The block at a position of a lane in a source. False where there is none: after the last round
+/** The block at a position of a lane in a source. False past the last one: after the last round
  * that num_epochs or max_epochs allows, and in version 2 at the end of some rounds. */
 bool rp_plan_block_at(const struct rp_plan *plan, uint32_t lane, uint32_t source, uint64_t position,
                       struct rp_plan_block *block);

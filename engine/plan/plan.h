@@ -80,6 +80,7 @@ struct rp_row {
     uint64_t planned; /* its number in the order of packing; `row` in version 1 */
     uint32_t align;   /* places of a fragment are a multiple of it; 0 and 1: of 1 */
     bool skipped;     /* planned and not delivered: it has no fragments */
+    uint64_t cost;    /* by its deal (STREAM2.md section 8); 0: it has no deal, or no fragment */
 };
 
 /* The content of rows that only stream version 2 can have (STREAM2.md sections 2.1, 11, 15), fixed
@@ -235,6 +236,11 @@ struct rp_plan_start {
 RP_MUST_CHECK int rp_plan_start(struct rp_plan *plan, const void *token, size_t bytes,
                                 const struct rp_plan_start *start, struct rp_error *error);
 
+/** Go to row 0 of a run that rp_plan_start has continued: with the records of its contract, which
+ * need not be those that the present config makes. Version 2 only. -RP_E_MISMATCH: they are not
+ * known. */
+RP_MUST_CHECK int rp_plan_rewind(struct rp_plan *plan, struct rp_error *error);
+
 /** Load tokens from here on as `started` does, a plan of the same spec that rp_plan_start was
  * called on: with its records and its seq_len. Nothing to do in version 1. */
 RP_MUST_CHECK int rp_plan_follow(struct rp_plan *plan, const struct rp_plan *started,
@@ -280,7 +286,7 @@ struct rp_state_head {
 struct rp_state_head rp_state_head(const void *token);
 
 /** The stream record of a token's stream, as rp_plan_contract writes it, but for the names of the
- * sources, which are not in a token: needs no plan and no corpus. Of version 2, a token has the
+ * sources, which are not in a token: needs no plan and no corpus. In version 2 a token has the
  * fixed parameters and the sources, but not the stages. Errors: as rp_state_info, and -ENOMEM. The
  * caller frees writer->text, also after an error. */
 RP_MUST_CHECK int rp_state_contract(const void *token, size_t bytes,

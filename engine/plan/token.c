@@ -262,6 +262,12 @@ int rp_plan_start(struct rp_plan *plan, const void *token, size_t bytes,
     return failed < 0 ? failed : rp_v2_start(plan->v2, token, bytes, start, error);
 }
 
+int rp_plan_rewind(struct rp_plan *plan, struct rp_error *error)
+{
+    RP_ASSERT(plan->v2);
+    return rp_v2_rewind(plan->v2, error);
+}
+
 int rp_plan_follow(struct rp_plan *plan, const struct rp_plan *started, struct rp_error *error)
 {
     RP_ASSERT(rp_plan_version(plan) == rp_plan_version(started));

@@ -61,7 +61,7 @@ void rp_engine_note_causes(struct rp_engine *engine, uint64_t passed_ns);
 struct rp_wait_history {
     uint64_t begin_ns;  /* the first period's; 0 = no wait was noted */
     uint64_t period_ns; /* 0 = no wait was noted */
-    uint32_t count;     /* of periods that have begun */
+    uint32_t count;     /* periods that have begun */
     uint64_t waited_ns[RP_HISTORY_PERIODS][RP_CAUSES];
 };
 

@@ -18,6 +18,7 @@
 #include "flow/contents.h"
 #include "flow/flow.h"
 #include "flow/next_use.h"
+#include "flow/steps.h"
 #include "plan/plan.h"
 #include "server/far_plan.h"
 #include "server/life.h"
@@ -37,12 +38,12 @@ struct rp_recorder;
 struct rp_connection {
     int fd;                   /* -1 = free */
     struct rp_seat *seat;     /* a trainer's; else NULL */
-    uint64_t first_batch;     /* of a trainer: its first batch after the attach */
+    uint64_t first_batch;     /* a trainer's first batch after the attach */
     int32_t pid;              /* as it said; for listings */
     uint32_t pending_request; /* enum rp_request_kind whose reply is still owed, or 0 */
     bool waits_for_save;      /* the save under way answers its request */
     struct rp_deferred_attach
-        *deferred; /* of a trainer whose row is planned to; else NULL (deferred_attach.h) */
+        *deferred; /* a trainer whose row is planned to; else NULL (deferred_attach.h) */
 };
 #define RP_CONNECTIONS_MAX 1024u
 
@@ -102,7 +103,7 @@ struct rp_saver {
     /* out: read by the engine once SAVED is reached */
     int code;
     char *path;
-    uint64_t bytes;            /* of the file that was written */
+    uint64_t bytes;            /* size of the file that was written */
     bool was_there;            /* the newest checkpoint has this very state: no file was written */
     enum rp_validity left_out; /* the reason to leave contents out: CHANGED, LATE, or NONE */
     struct rp_error error;
@@ -136,10 +137,10 @@ enum rp_watch {
 /* The results of the saves since the engine started. */
 struct rp_save_counts {
     uint64_t saves, failures;
-    uint64_t row, ended_ns;      /* of the last one that succeeded; ended_ns 0: none has */
+    uint64_t row, ended_ns;      /* the last success; ended_ns 0: none */
     uint64_t good_row, good_ns;  /* the same, of the last one that was also read back */
-    uint64_t bytes, duration_ns; /* of the last one that wrote a checkpoint */
-    bool has_parts;              /* of the last one whose reading back has ended: */
+    uint64_t bytes, duration_ns; /* the last that wrote a checkpoint */
+    bool has_parts;              /* the last one that was read back has: */
     uint64_t copy_ns;
     struct rp_checkpoint_times parts;
     bool has_failed; /* the last one has, and why: */
@@ -167,12 +168,12 @@ struct rp_stream {
     struct rp_catch_up_plans catch_up_plans[RP_CATCH_UPS_MAX];
     struct rp_plan *probe;         /* ours: checks tokens that trainers bring, and finds rows */
     struct rp_far_planner planner; /* finds rows that are far */
-    struct rp_far_row *far; /* of the request that is served; NULL: it can have near rows only */
-    struct rp_contract contract;        /* a view of: */
+    struct rp_far_row *far;        /* the requested row; NULL: near rows can be had, no far one */
+    struct rp_contract contract;   /* a view of: */
     struct rp_mask_counts *mask_counts; /* [sources] */
     char *contract_text;
     char corpus_files[RP_HASH_HEX_BYTES]; /* trainers may expect it: config/description.h */
-    struct rp_hash128 identity;           /* of the stream: the hash of its record */
+    struct rp_hash128 identity;           /* the stream's: the hash of its record */
     void *zero_state, *start_state;       /* tokens of row 0 and of the row this run began at */
     size_t zero_bytes, start_bytes;
     uint64_t start_row;
@@ -213,10 +214,11 @@ struct rp_delivery {
      * rollbacks, from 1; rollback_row is the row of the present one. */
     uint64_t rollback_epoch, rollback_row;
     struct rp_flow *flow;
+    struct rp_steps *steps; /* sums of steps, for all flows */
     enum rp_delivery_state state;
     struct rp_io_chosen io;
     bool direct;
-    struct rp_cache *cache;           /* of objects in stores; NULL = none */
+    struct rp_cache *cache;           /* holds objects of stores; NULL = none */
     struct rp_next_use next_use;      /* the cache's source of distances */
     struct rp_prefill *prefill;       /* the cache's; NULL = none */
     uint64_t published, published_ns; /* the sum of all tails, and when it was first seen so */
@@ -246,14 +248,14 @@ struct rp_peers {
 struct rp_saving {
     const struct rp_config *config;
     struct rp_checkpoint_dir *checkpoints;
-    char *checkpoint_path;        /* of their directory, absolute; NULL: none, or it is not known */
+    char *checkpoint_path;        /* their directory, absolute; NULL: none, or it is not known */
     struct rp_recorder *recorder; /* NULL: no run record is kept */
     struct rp_engine_journal *journal; /* NULL: no run journal is kept */
     char *started_from;                /* the checkpoint that the run began at; NULL: none */
-    uint64_t saved_row; /* of the directory's newest checkpoint at the start, for the run record */
+    uint64_t saved_row;      /* the newest checkpoint's at the start, for the run record */
     bool started_reweighted; /* with other weights than that state's */
     int set_aside;           /* checkpoints that the fresh start moved away */
-    char *newest_path;       /* of the newest checkpoint, if its state is known */
+    char *newest_path;       /* the newest checkpoint, if its state is known */
     struct rp_saver saver;
     bool is_wanted; /* a save: it begins once none is under way */
     uint64_t next_save_step;
@@ -277,7 +279,7 @@ struct rp_watching {
 struct rp_loop {
     int epoll_fd, wake_fd, signal_fd;
     bool is_signalled;       /* a second signal ends the process at once */
-    sigset_t ending_signals; /* of SIGTERM, SIGINT and SIGHUP, those not ignored at the start */
+    sigset_t ending_signals; /* SIGTERM, SIGINT and SIGHUP, if not ignored at the start */
 };
 
 struct rp_engine {

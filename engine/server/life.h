@@ -56,7 +56,7 @@ enum rp_life_event {
 enum rp_shutdown {
     RP_SHUTDOWN_NONE,
     RP_SHUTDOWN_SIGNAL,
-    RP_SHUTDOWN_REQUEST,  /* of a peer on the socket */
+    RP_SHUTDOWN_REQUEST,  /* a peer on the socket requested it */
     RP_SHUTDOWN_LIFELINE, /* the process that started the engine has ended */
     RP_SHUTDOWN_STREAM,   /* every rank has had all batches */
     RP_SHUTDOWN_FAILURE
@@ -67,7 +67,7 @@ struct rp_engine_life {
     enum rp_shutdown shutdown;
     int code;                /* that rp_engine_run returns */
     bool stage_ended;        /* then it returns RP_ENGINE_STAGE_ENDED in place of 0 */
-    struct rp_error *error;  /* of that code */
+    struct rp_error *error;  /* belongs to that code */
     uint64_t failed_ns;      /* CLOCK_MONOTONIC: delivery ended */
     uint64_t absent_wait_ns; /* since then only seats without a consumer are awaited, or 0 */
 };

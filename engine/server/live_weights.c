@@ -228,7 +228,14 @@ static int start_flow(struct rp_engine *engine, struct rp_error *error)
     return code < 0 ? code : rp_engine_start_flow(engine, error);
 }
 
-/* Append the record to the calendar of the flow's plan, at the first row that no rank has. */
+/* The end of the newest step of which a rank has a batch: its sums are with the trainers, so its
+ * rows stay as they are. */
+static uint64_t begun_end(const struct rp_delivery *delivery)
+{
+    return rp_div_up(highest_tail(delivery), delivery->micro_batches) * delivery->micro_batches;
+}
+
+/* Append the record to the calendar of the flow's plan, after the newest step that is begun. */
 static int append_record(struct rp_engine *engine, const struct weights *weights,
                          struct rp_error *error)
 {
@@ -237,7 +244,7 @@ static int append_record(struct rp_engine *engine, const struct weights *weights
     size_t bytes;
     if (!state)
         return no_memory(error);
-    int code = rp_engine_probe_batch(engine, highest_tail(&engine->delivery), error);
+    int code = rp_engine_probe_batch(engine, begun_end(&engine->delivery), error);
     if (code >= 0)
         code = rp_plan_try_save(stream->probe, state, &bytes, error);
     if (code >= 0)
@@ -284,6 +291,8 @@ static int apply(struct rp_engine *engine, struct rp_error *error)
     if (code >= 0)
         code = rp_engine_describe(engine, error);
     rp_flow_forget_states_after(engine->delivery.flow, published);
+    rp_steps_forget_from(engine->delivery.steps,
+                         rp_delivery_row(&engine->delivery, begun_end(&engine->delivery)));
     rp_engine_forget_contents(stream);
     if (stream->kept_row > published) {
         free(stream->kept_state);

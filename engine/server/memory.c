@@ -76,6 +76,7 @@ struct rp_flow_options rp_engine_flow_options(const struct rp_config *config,
                                     .state_bytes = rp_plan_state_bytes_max(plan),
                                     .batch_slots = config->prefetch_factor,
                                     .other_descriptors = rp_engine_descriptors(config),
+                                    .cost = config->cost.is_given ? &config->cost.cost : NULL,
                                     .truncates = config->long_doc == RP_LONG_DOC_TRUNCATE,
                                     .form = rp_plan_row_form(plan)};
 }

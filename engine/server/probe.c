@@ -18,6 +18,8 @@
 
 /* States of two rows are compared only if they are at most this far apart. */
 #define COMPARED_ROWS 4096u
+/* Rows that a scout may plan on dispatch's thread to find the beginning of a step: 50 to 100 ms. */
+#define SCOUTED_ROWS (16 * RP_NEAR_ROWS)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
@@ -91,10 +93,10 @@ static struct known_state state_of_flow(const struct rp_delivery *delivery, uint
     return kept;
 }
 
-/* Load the nearest state at or before `row` that the engine has of its own stream. */
-static int load_nearest(struct rp_engine *engine, uint64_t row, struct rp_error *error)
+/* The nearest state at or before `row` that the engine has of its own stream. */
+static struct known_state nearest_state(const struct rp_engine *engine, uint64_t row)
 {
-    struct rp_stream *stream = &engine->stream;
+    const struct rp_stream *stream = &engine->stream;
     const struct rp_far_row *far = stream->far;
     struct known_state best = {.token = stream->zero_state, .bytes = stream->zero_bytes};
     prefer(&best, row,
@@ -105,7 +107,14 @@ static int load_nearest(struct rp_engine *engine, uint64_t row, struct rp_error 
         prefer(&best, row, (struct known_state){far->at, far->state, far->bytes});
     prefer(&best, row, state_of_flow(&engine->delivery, row));
     RP_ASSERT(best.row <= row);
-    return rp_plan_load(stream->probe, best.token, best.bytes, stream->accepts_weights, error);
+    return best;
+}
+
+static int load_nearest(struct rp_engine *engine, uint64_t row, struct rp_error *error)
+{
+    struct known_state best = nearest_state(engine, row);
+    return rp_plan_load(engine->stream.probe, best.token, best.bytes,
+                        engine->stream.accepts_weights, error);
 }
 
 int rp_engine_probe_row(struct rp_engine *engine, uint64_t row, const void *token, size_t bytes,
@@ -156,11 +165,29 @@ int rp_engine_keep_probe_state(struct rp_stream *stream, struct rp_error *error)
     return 0;
 }
 
-int rp_engine_load_plans(struct rp_plan *plan, struct rp_plan *scout, const void *state,
-                         size_t bytes, struct rp_error *error)
+/* The state from which a scout can count the step of `batch`. Rows before the start may have been
+ * delivered with other weights. */
+static bool find_step_state(const struct rp_engine *engine, uint64_t batch,
+                            struct known_state *found)
 {
-    int code = rp_plan_load(plan, state, bytes, false, error);
-    return code < 0 || !scout ? code : rp_plan_load(scout, state, bytes, false, error);
+    const struct rp_stream *stream = &engine->stream;
+    uint64_t row = rp_delivery_row(&engine->delivery,
+                                   batch - batch % engine->delivery.micro_batches);
+    *found = nearest_state(engine, row);
+    return row - found->row <= SCOUTED_ROWS && (row >= stream->start_row || !stream->is_reweighted);
+}
+
+int rp_engine_load_plans(const struct rp_engine *engine, struct rp_plan *plan,
+                         struct rp_plan *scout, const struct rp_plans_start *start,
+                         struct rp_error *error)
+{
+    struct known_state of_step;
+    int code = rp_plan_load(plan, start->state, start->bytes, false, error);
+    if (code >= 0) /* after the step's first row: without a state before it, it has no sums */
+        code = rp_plan_load(scout, start->state, start->bytes, false, error);
+    if (code >= 0 && find_step_state(engine, start->batch, &of_step))
+        (void)!rp_plan_load(scout, of_step.token, of_step.bytes, false, NULL);
+    return code;
 }
 
 int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch, struct rp_error *error)

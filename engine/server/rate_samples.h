@@ -16,9 +16,9 @@ enum rp_rate_counter {
     RP_RATE_TOKENS,         /* published */
     RP_RATE_BATCHES,        /* micro-batches that all local ranks have released */
     RP_RATE_READ_BYTES,     /* from files or stores */
-    RP_RATE_TAKEN_BYTES,    /* of tokens, read or mapped */
-    RP_RATE_BUFFERED_BYTES, /* of those, read through the page cache, or from a store */
-    RP_RATE_DIRECT_BYTES,   /* of those, read past the page cache */
+    RP_RATE_TAKEN_BYTES,    /* bytes of tokens, read or mapped */
+    RP_RATE_BUFFERED_BYTES, /* part of them, read through the page cache, or from a store */
+    RP_RATE_DIRECT_BYTES,   /* part of them, read past the page cache */
     RP_RATE_COUNTERS
 };
 
@@ -29,7 +29,7 @@ struct rp_rate_sample {
 
 /* Zero at the start. A ring: sample number n is in slot n mod RP_RATE_SAMPLES. */
 struct rp_rate_samples {
-    uint64_t count; /* of all samples so far */
+    uint64_t count; /* all samples so far */
     struct rp_rate_sample samples[RP_RATE_SAMPLES];
 };
 

@@ -107,7 +107,8 @@ static const char *method_name(const struct rp_delivery *delivery)
 static void explain(const struct rp_delivery *delivery, char *text, size_t text_bytes)
 {
     struct rp_flow_page_cache cache = rp_flow_page_cache(delivery->flow);
-    int decimals = cache.corpus_bytes < 10000000 ? 3 : 0; /* of MB: a small corpus is not 0 MB */
+    int decimals = cache.corpus_bytes < 10000000 ? 3
+                                                 : 0; /* digits of MB: a small corpus is not 0 MB */
     if (cache.is_watched)
         snprintf(text, text_bytes,
                  "the page cache holds %.*f MB of %.*f MB of token files, and memory has "

@@ -258,7 +258,7 @@ static int make_catch_up(struct rp_engine *engine, const struct rp_rebuild *rebu
     struct rp_catch_up_plans *plans = plans_for(engine, rebuild->ring);
     plans->ring = rebuild->ring;
     int code = plans->plan ? 0 : open_follower(&plans->plan, stream, error);
-    if (code >= 0 && stream->scout && !plans->scout)
+    if (code >= 0 && !plans->scout)
         code = open_follower(&plans->scout, stream, error);
     if (code >= 0)
         code = rp_engine_keep_probe_state(stream, error);
@@ -272,8 +272,9 @@ static int start_catch_up(struct rp_engine *engine, uint32_t ring, struct rp_flo
 {
     struct rp_catch_up_plans *plans = plans_for(engine, ring);
     RP_ASSERT(plans->plan && plans->ring == ring);
-    int code = rp_engine_load_plans(plans->plan, plans->scout, engine->stream.kept_state,
-                                    engine->stream.kept_bytes, error);
+    const struct rp_plans_start start = {engine->stream.kept_state, engine->stream.kept_bytes,
+                                         engine->delivery.rings[ring].tail};
+    int code = rp_engine_load_plans(engine, plans->plan, plans->scout, &start, error);
     if (code < 0) {
         rp_flow_close(catch_up);
         return code;

@@ -130,7 +130,7 @@ enum rp_refusal {
 
 struct rp_placement {
     enum rp_placement_action action;
-    enum rp_refusal refusal; /* of REFUSE */
+    enum rp_refusal refusal; /* the reason of REFUSE */
     uint64_t row;            /* the requested row */
     uint64_t base_row;       /* as batches are counted from now on */
     uint64_t batch;          /* row = base_row + batch * batch_rows; unset for NOT_NUMBERED */

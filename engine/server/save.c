@@ -68,7 +68,7 @@ enum state_source {
 };
 
 struct state_view {
-    const void *token; /* of STATE_KEPT and STATE_START */
+    const void *token; /* for STATE_KEPT and STATE_START */
     size_t bytes;
     uint64_t row;
 };

@@ -35,8 +35,8 @@
 #define SAVER_NICE 10
 #define GROWTH_BYTES (256u << 10) /* step by which the section grows */
 
-/* How the checkpoint is written. Of the ways for which memory and a thread can be had, the best
- * one:
+/* How the checkpoint is written. It is the best one of the ways for which memory and a thread
+ * can be had:
  *
  *                      data   section   collector  the checkpoint is written
  *   WHILE_COPIED       set    set       runs       while contents are copied
@@ -50,9 +50,9 @@ struct contents_copy {
     enum way way;
     pthread_t collector;
     uint8_t *data;
-    size_t bytes_wanted, bytes; /* of all sources, and of those that are copied */
+    size_t bytes_wanted, bytes; /* sums over all sources, and over the copied ones */
     uint64_t end_row_wanted;    /* after the last row of all sources */
-    size_t count;               /* of sources that are copied */
+    size_t count;               /* number of sources that are copied */
     size_t shown;               /* bytes that the section has grown by */
     struct rp_growing_section *section;
 };

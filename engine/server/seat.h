@@ -108,7 +108,7 @@ struct rp_seat {
     uint32_t replica;
     enum rp_seat_state seat_state; /* written only by rp_seat_transition */
     uint64_t rollback_epoch;       /* see above */
-    struct rp_waits waits;         /* of consumers that have left */
+    struct rp_waits waits;         /* sum over consumers that have left */
     uint64_t cause_ns[RP_CAUSES];  /* for which the seat's consumers waited, as far as seen */
 };
 

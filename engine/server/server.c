@@ -95,10 +95,12 @@ static int open_seats(struct rp_engine *engine, struct rp_error *error)
     delivery->rings = rp_calloc(c->rank_count, sizeof *delivery->rings);
     delivery->seats = rp_calloc((size_t)c->rank_count * c->replicas, sizeof *delivery->seats);
     engine->stream.mask_counts = rp_calloc(c->source_count, sizeof *engine->stream.mask_counts);
+    delivery->steps = rp_steps_make();
     engine->peers.connections = connections;
     for (uint32_t i = 0; connections && i < RP_CONNECTIONS_MAX; i++)
         connections[i].fd = -1;
-    if (!delivery->rings || !delivery->seats || !engine->stream.mask_counts || !connections)
+    if (!delivery->rings || !delivery->seats || !delivery->steps || !engine->stream.mask_counts ||
+        !connections)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for %u batch rings", c->rank_count);
     delivery->ring_count = c->rank_count;
     delivery->seat_count = c->rank_count * c->replicas;
@@ -163,6 +165,7 @@ static int open_flow(struct rp_engine *engine, struct rp_error *error)
     options.cache = engine->delivery.cache;
     options.next_use = options.cache ? &engine->delivery.next_use : NULL;
     options.mask_counts = stream->mask_counts;
+    options.steps = engine->delivery.steps;
     rp_engine_choose_read_mode(engine, &options, why);
     if (c->packer_cpus)
         rp_log(RP_LOG_INFO, "packers: %u, chosen for %u CPU%s %s %u trainer%s", c->packers,

@@ -29,21 +29,15 @@
 
 #define WEIGHTS_HOLD_PERCENT 90 /* warn if a source ends before this part of the stream */
 
-/* A stream of version 2 may end although its epochs are endless. */
-static bool may_drop(const struct rp_config *config)
-{
-    return config->drop_last && (config->num_epochs || config->stream_version > 1);
-}
-
 static int open_plans(struct rp_stream *stream, const struct rp_docs_per_row *docs_per_row,
                       struct rp_error *error)
 {
     const struct rp_config *config = stream->config;
     struct rp_plan **plans[] = {&stream->plan, &stream->probe, &stream->planner.plan,
-                                may_drop(config) ? &stream->scout : NULL};
+                                &stream->scout};
     int code = 0;
     stream->planner.accept_weights = stream->accepts_weights;
-    for (size_t i = 0; i < RP_ARRAY_COUNT(plans) && plans[i] && code >= 0; i++)
+    for (size_t i = 0; i < RP_ARRAY_COUNT(plans) && code >= 0; i++)
         code = rp_stream_open_plan_with(plans[i], config, stream->corpus, docs_per_row, error);
     return code;
 }

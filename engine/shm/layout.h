@@ -32,7 +32,7 @@
 #define RP_LINE_ALIGNED _Alignas(128)
 #endif
 
-#define RP_ABI_VERSION 6u
+#define RP_ABI_VERSION 7u
 #define RP_RING_MAGIC 0x31474e4952505231ull
 #define RP_PAGE_BYTES 4096u
 #define RP_RING_SLOTS_OFFSET 8192u /* header page, engine page, slots */
@@ -122,10 +122,16 @@ struct rp_slot_header {
     uint64_t state_offset;    /* from the start of the slot */
     /* 1: all rows of the batch's step are skipped (STREAM2.md section 10.3): the trainer's library
      * passes over the batch, and gives it back at once */
-    uint32_t skips_step, reserved;
+    uint32_t skips_step;
+    uint32_t
+        known; /* enum rp_known_sums: which of the following sums are known. The others are 0 */
+    /* Over all rows of the step, of all ranks and micro-batches (STREAM2.md section 10.4) */
+    uint64_t step_rows, step_tokens, step_tokens_loss;
+    uint64_t cost; /* of this batch */
 };
 
-RP_LAYOUT_ASSERT(sizeof(struct rp_slot_header) == 80, "slot header is packed by hand");
+RP_LAYOUT_ASSERT(sizeof(struct rp_slot_header) == 112, "slot header is packed by hand");
+RP_LAYOUT_ASSERT(sizeof(struct rp_slot_header) <= RP_SLOT_STATE_OFFSET, "the state follows it");
 RP_LAYOUT_ASSERT(sizeof(struct rp_ring_header) <= RP_PAGE_BYTES, "header fits its page");
 RP_LAYOUT_ASSERT(sizeof(struct rp_ring_engine) <= RP_PAGE_BYTES, "engine words fit their page");
 RP_LAYOUT_ASSERT(sizeof(struct rp_ring_control) <= RP_PAGE_BYTES, "control words fit their page");

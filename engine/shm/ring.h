@@ -44,6 +44,11 @@ uint64_t rp_geometry_layout(struct rp_geometry *geometry, uint32_t sections, uin
 /** Total bytes of a data segment whose geometry is laid out already; 0 unless every offset equals
  *  the result of rp_geometry_layout. */
 uint64_t rp_geometry_total(const struct rp_geometry *geometry);
+/** Micro-batches of a step; also of a geometry that was received, at least 1. */
+static inline uint64_t rp_geometry_micro_batches(const struct rp_geometry *geometry)
+{
+    return geometry->micro_batches > 0 ? geometry->micro_batches : 1;
+}
 
 /* ---- engine's end ---------------------------------------------------------------------------- */
 
@@ -169,7 +174,7 @@ RP_MUST_CHECK int rp_ring_view_take(struct rp_ring_view *view, const uint8_t **s
 void rp_ring_view_put_back(struct rp_ring_view *view);
 /** The message of the view's status END, FAILED or QUARANTINED; always terminated. */
 void rp_ring_view_message(const struct rp_ring_view *view, char *text, size_t capacity);
-/** Of the status END: whether the next engine begins at another stage. */
+/** With the status END: whether the next engine begins at another stage. */
 bool rp_ring_view_ends_stage(const struct rp_ring_view *view);
 /** After EMPTY: spin, then sleep until tail moves, the status changes, or timeout_ns has passed (at
  * most; it may return early, and a change of status may be seen only then, so callers bound it to

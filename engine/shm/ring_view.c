@@ -115,6 +115,12 @@ static int check_slot(const struct rp_ring_view *view, const struct rp_slot_head
         header->state_bytes > g->state_bytes || header->state_offset != RP_SLOT_STATE_OFFSET)
         return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_ENGINE_MEMORY,
                        "batch ring: the header of batch %" PRIu64 " is out of range", view->next);
+    uint64_t rows_max = step_rows * rp_geometry_micro_batches(g);
+    if (header->step_rows > rows_max || header->step_tokens > rows_max * g->seq_len ||
+        header->step_tokens_loss > header->step_tokens)
+        return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_ENGINE_MEMORY,
+                       "batch ring: the sums of the step of batch %" PRIu64 " are out of range",
+                       view->next);
     return 0;
 }
 

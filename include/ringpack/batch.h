@@ -86,6 +86,12 @@ struct rp_provenance {
 
 enum rp_label_mode { RP_LABELS_SHIFTED, RP_LABELS_ALIGNED, RP_LABELS_ACROSS_CUTS };
 
+/* Bits of rp_batch.known: sums that are known. */
+enum rp_known_sums {
+    RP_KNOWN_STEP = 1, /* step_rows, step_tokens, step_tokens_loss */
+    RP_KNOWN_COST = 2, /* cost */
+};
+
 /* A section in every slot of a ring. */
 struct rp_section_layout {
     uint64_t offset;   /* bytes from the start of the slot, a multiple of 64; 0 = no such section */

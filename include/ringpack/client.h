@@ -112,6 +112,18 @@ struct rp_batch {
     uint32_t reserved;        /* zero */
     uint64_t sum_len_squared; /* over all fragments, in tokens²: the cost of masked attention */
     const void *sections[RP_SECTION_ROOM]; /* by enum rp_section; NULL: the run does not have it */
+    /* Sums over all rows of the batch's step, of all ranks and micro-batches: equal in all batches
+     * of a step, and known before its first one. 0 unless `known` has RP_KNOWN_STEP: the first rows
+     * of the step were delivered by an earlier engine, and this one cannot plan them; or the index
+     * of a document in the step is damaged. */
+    uint64_t step_rows;        /* rows with a fragment */
+    uint64_t step_tokens;      /* tokens that are not padding */
+    uint64_t step_tokens_loss; /* (shifted) labels that are not -100 */
+    /* Cost of the batch's rows by the run's cost model (engine/plan/STREAM2.md, section 8). 0
+     * unless `known` has RP_KNOWN_COST: the run has no cost model. */
+    uint64_t cost;
+    uint32_t known;      /* bits of enum rp_known_sums */
+    uint32_t reserved_2; /* zero */
 };
 
 enum rp_next {

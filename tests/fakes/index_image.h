@@ -48,7 +48,7 @@ static inline void image_mend_pages(uint8_t *data, uint64_t bytes, uint8_t *root
     free(list);
 }
 
-/* Of an entry of a column: the bytes of its values, or 0: they are not inside of so many bytes. */
+/* For an entry of a column: the bytes of its values, or 0: they are not inside of so many bytes. */
 static inline uint64_t image_column_bytes(const uint8_t *entry, uint64_t count)
 {
     struct rp_index_column column;

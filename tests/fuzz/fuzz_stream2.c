@@ -105,7 +105,7 @@ static uint32_t number32(struct fuzz_input *input, uint64_t small)
     return (uint32_t)number(input, small);
 }
 
-/* Of rows and of memory, so that an input takes no longer than some milliseconds. */
+/* Limits of rows and of memory, so that an input takes no longer than some milliseconds. */
 static uint32_t bounded(uint32_t value, uint32_t most, uint32_t refused)
 {
     return value > most && value < refused ? most : value;

@@ -25,7 +25,7 @@ static struct {
     struct rp_pack_target targets[RINGS_MAX];
     struct rp_ring rings[RINGS_MAX];
     uint64_t start_batch[RINGS_MAX];
-    int64_t unlabelled[RINGS_MAX];
+    struct rp_batch_sums sums[RINGS_MAX];
     struct rp_flow *catch_up[RINGS_MAX];
     bool is_catching_up[RINGS_MAX];
 } * shared;
@@ -37,7 +37,7 @@ static struct {
     struct rp_arena_words behind_words;
     struct rp_a64 behind_free_until, behind_pack_from;
     uint64_t behind_packed;
-    int64_t behind_unlabelled;
+    struct rp_batch_sums behind_sums;
     struct rp_flow *behind_catch_up; /* NULL, and */
     bool behind_aside;               /* false */
 } own;
@@ -67,7 +67,7 @@ static void begin_with(uint32_t rings, uint32_t tickets, uint32_t slots, bool pr
     flow->options = (struct rp_flow_options){.rank_count = rings, .rows = 1, .token_limit = 1000};
     flow->targets = shared->targets;
     flow->start_batch = shared->start_batch;
-    flow->unlabelled = shared->unlabelled;
+    flow->sums = shared->sums;
     flow->catch_up = shared->catch_up;
     flow->is_catching_up = shared->is_catching_up;
     flow->wake_fd = MODEL_BELL_FD + ENGINE;
@@ -166,7 +166,7 @@ static void begin_behind(uint64_t first)
                                           .rings = &shared->rings[1],
                                           .files = &behind->files,
                                           .revalidation = &behind->revalidation,
-                                          .unlabelled = &own.behind_unlabelled};
+                                          .sums = &own.behind_sums};
 }
 
 static void begin_joining(void)

@@ -3,8 +3,8 @@
 that page alone.
 
 A declared stage is a dict: "from", and those of "weight" {name: decimal}, "ramp", "seq_len",
-"align", "packing", "window", "fill", "spread", "max_docs_per_row", "deal" (None or a dict of
-"window step tier bundle order K w h b"), "limits" {name: {limit: value}}, "without" {name: [d]} and
+"align", "packing", "window", "fill", "spread", "max_docs_per_row", "deal" (None, or a dict of those
+of "window step tier bundle order K w h b" that the config gives), "limits" {name: {limit: value}}, "without" {name: [d]} and
 "documents" {name: n} that it sets. A record is a dict: "from", "documents", "range",
 "max_docs_per_row", "deal", "weight" {name: reduced integer}.
 """
@@ -21,7 +21,7 @@ PACKING = {"lookahead": 0, "concat": 1, "best_fit": 2}
 FILL = {"pad": 0, "split": 1}
 LONG_DOC = {"split": 0, "truncate": 1, "drop": 2}
 ON_EXHAUSTED = {"continue": 0, "stop": 1, "error": 2}
-ORDER = {"descending": 0, "middle": 1}
+ORDER = {"descending": 0, "middle": 1, "wave": 2, "late_wave": 3}
 DEAL = "window step tier bundle order K w h b".split()
 LIMITS = {"max_epochs": 1, "max_tokens": 0, "on_exhausted": "continue"}
 PARAMETERS = "seq_len align packing window fill spread max_docs_per_row deal".split()
@@ -40,6 +40,29 @@ def reduce_weights(weights):
     if not reduced or max(reduced.values()) >= 2**32:
         raise ValueError("weights: none is above 0, or one is 2^32 or more")
     return reduced
+
+
+def is_of_job(deal):
+    """Whether a deal leaves parameters to the job, so that it is a record (section 8)."""
+    return deal is not None and not {"window", "step", "tier", "K"} <= deal.keys()
+
+
+def deal_of_job(deal, stream):
+    """The stream has a "job": rows of a step, of a micro-step and of a batch, and may have the
+    "cost" of the config."""
+    T, C, m = stream["job"]
+    found = {"step": T, "tier": C, "bundle": 1 if "tier" in deal else m, "order": "middle"}
+    if "K" not in deal:
+        found |= {"K": 16384, **stream.get("cost", {})}
+    found |= deal
+    found.setdefault("window", min(8, 2**20 // found["step"]) * found["step"])
+    return resolve_deal(found)
+
+
+def check_deal(deal):
+    for whole, part in (("window", "step"), ("step", "tier"), ("tier", "bundle")):
+        if deal[whole] % deal[part] != 0:
+            raise ValueError("deal: %s %d of %s %d" % (whole, deal[whole], part, deal[part]))
 
 
 def resolve_deal(deal):
@@ -64,7 +87,9 @@ def resolve_stage(stage, first):
         stage.setdefault("ramp", 0)
     elif "ramp" in stage:
         raise ValueError("a ramp without weights")
-    if "deal" in stage:
+    if "deal" in stage and is_of_job(stage["deal"]):
+        stage["job_deal"] = stage.pop("deal")
+    elif "deal" in stage:
         stage["deal"] = resolve_deal(stage["deal"])
     return stage
 
@@ -205,6 +230,9 @@ class Calendar:
             record["documents"] = documents
         if ranges:
             record["range"] = ranges
+        if "job_deal" in stage:
+            record.setdefault("deal", deal_of_job(stage["job_deal"], self.stream))
+            check_deal(record["deal"])
         if len(record) > 1:
             self.records.append(record)
         if ("seq_len" in stage) and "max_docs_per_row" not in stage:

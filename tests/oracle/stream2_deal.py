@@ -30,10 +30,31 @@ def places_of_tiers(tiers, order):
     """Step 5: the place of the first, second, … tier of a step."""
     if order == "descending":
         return list(range(tiers))
+    if order in ("wave", "late_wave"):
+        return places_of_wave(tiers, tiers // 4 if order == "wave" else 3 * tiers // 8)
     c, places = tiers // 2, []
     for i in range(tiers):
         distance = (i + 1) // 2
         places.append(c - distance if i % 2 == 1 else c + distance)
+    return places
+
+
+def places_of_wave(n, c):
+    if c == 0:
+        return list(range(n))
+    places, left, right = [], c - 1, c + 1
+    for t in range(n):
+        d = c - left
+        if t == 0:
+            places.append(c)
+        elif t == n - 2:
+            places.append(0)
+        elif left >= 1 and (t - d) * n > 4 * d * d:
+            places.append(left)
+            left -= 1
+        else:
+            places.append(right)
+            right += 1
     return places
 
 

@@ -7,8 +7,8 @@ import subprocess
 
 from stream2 import Plan
 from stream2_calendar import (
-    DEAL, FILL, LIMITS, LONG_DOC, ON_EXHAUSTED, ORDER, PACKING, SHUFFLE, Calendar, reduce_weights,
-    resolve_stage,
+    DEAL, FILL, LIMITS, LONG_DOC, ON_EXHAUSTED, ORDER, PACKING, SHUFFLE, Calendar, deal_of_job,
+    reduce_weights, resolve_stage,
 )  # fmt: skip
 from stream2_contract import identity, stream_contract
 from stream2_deal import cost_of_row
@@ -62,7 +62,8 @@ def deal_json(deal):
     return [ORDER[deal[name]] if name == "order" else deal[name] for name in DEAL]
 
 
-def stage_json(stage, names):
+def stage_json(stage, stream):
+    names = [entry["name"] for entry in stream["sources"]]
     bits = {"max_epochs": 1, "max_tokens": 2, "on_exhausted": 4}
     place = {name: j for j, name in enumerate(names)}
     found = {"from": stage["from"]}
@@ -74,6 +75,8 @@ def stage_json(stage, names):
             found[name] = words[stage[name]]
     if "deal" in stage:
         found["deal"] = deal_json(stage["deal"])
+    if "job_deal" in stage:
+        found["job_deal"] = deal_json(deal_of_job(stage["job_deal"], stream))
     if "weight" in stage:
         found["weight"] = [stage["weight"].get(name, 0) for name in names]
     found["limits"] = [
@@ -97,7 +100,6 @@ def declared_stages(stream):
 
 def stream_json(stream):
     calendar = Bare(stream)
-    names = [entry["name"] for entry in stream["sources"]]
     block = stream["shuffle"] == "block"
     k = stream.get("group", 1)
     found = {name: word(int(stream[name])) for name in ("seed",)}
@@ -110,8 +112,8 @@ def stream_json(stream):
     found["label_across_cuts"] = stream.get("label_across_cuts", 0)
     found["tokenizer"] = "%032x" % stream.get("tokenizer", 0)
     found["sources"] = [source_json(calendar, source) for source in calendar.sources.values()]
-    found["stages"] = [stage_json(stage, names) for stage in declared_stages(stream)]
-    found["records"] = [stage_json(record, names) for record in stream.get("records", [])]
+    found["stages"] = [stage_json(stage, stream) for stage in declared_stages(stream)]
+    found["records"] = [stage_json(record, stream) for record in stream.get("records", [])]
     found["skips"] = ranges_of(stream.get("skip", []))
     return found
 

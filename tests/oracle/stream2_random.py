@@ -37,8 +37,17 @@ def random_deal(rng):
     tier = bundle * rng.choice([1, 2])
     step = tier * rng.choice([1, 2, 3])
     deal = {"bundle": bundle, "tier": tier, "step": step, "window": step * rng.choice([1, 2])}
-    deal |= {"order": rng.choice(["descending", "middle"]), "K": rng.choice([1, 4, 100])}
-    return rng.choice([None, deal, {**deal, "w": 4, "h": 2, "b": 4}])
+    orders = ["descending", "middle", "wave", "late_wave"]
+    deal |= {"order": rng.choice(orders), "K": rng.choice([1, 4, 100])}
+    of_job = [{}, {"order": "descending"}, {"K": 3}, {"window": 12}, {"tier": 1}, {"bundle": 1}]
+    return rng.choice([None, deal, {**deal, "w": 4, "h": 2, "b": 4}, rng.choice(of_job)])
+
+
+def random_job(rng):
+    """Rows of a step, of a micro-step and of a batch."""
+    batch = rng.choice([1, 2])
+    micro_step = batch * rng.choice([1, 2])
+    return [micro_step * rng.choice([1, 2, 3]), micro_step, batch]
 
 
 def random_parameters(rng, k, a):
@@ -89,4 +98,6 @@ def random_stream(rng, plain=False):
             stage["limits"] = {names[-1]: {"max_epochs": rng.randint(2, 4)}}
         stream["stages"].append(stage)
     stream["skip"] = rng.sample(range(40), rng.choice([0, 0, 5]))
+    stream["job"] = random_job(rng)
+    stream["cost"] = rng.choice([{}, {"K": 5}, {"K": 5, "w": 3, "h": 1, "b": 2}])
     return stream

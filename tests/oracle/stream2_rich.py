@@ -7,7 +7,7 @@ import functools
 
 import xxhash
 from stream2_calendar import reduce_weights
-from stream2_random import random_deal, random_source, random_spans, random_stream
+from stream2_random import random_deal, random_job, random_source, random_spans, random_stream
 
 
 @functools.cache
@@ -305,6 +305,11 @@ def edit_skips(rng, stream, g):
     stream["skip"] = sorted({*stream["skip"], *(g + rng.randint(0, 9) for _ in range(3))})
 
 
+def edit_job(rng, stream, g):
+    """A deal that is begun keeps the job and the cost that it began with."""
+    stream["job"], stream["cost"] = random_job(rng), rng.choice([{}, {"K": 11}])
+
+
 def edit_past_skips(rng, stream, g):
     stream["skip"] = sorted({*stream["skip"], rng.randint(0, 20)})
 
@@ -368,6 +373,6 @@ def edit_fixed(rng, stream, g):
 
 
 EDITS = [
-    edit_growth, edit_growth, edit_limits, edit_limits, edit_weights, edit_skips, edit_past_skips,
-    edit_future, edit_future, edit_past, edit_order, edit_new_source, edit_fixed,
+    edit_job, edit_growth, edit_growth, edit_limits, edit_limits, edit_weights, edit_skips,
+    edit_past_skips, edit_future, edit_future, edit_past, edit_order, edit_new_source, edit_fixed,
 ]  # fmt: skip

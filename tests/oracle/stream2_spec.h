@@ -306,6 +306,11 @@ static inline void rp_spec2_read_stage(struct rp_spec2 *spec, struct rp_stage_sp
         .packing = (unsigned)rp_spec2_get(from, "packing", 0),
         .fill = (unsigned)rp_spec2_get(from, "fill", 0),
         .deal = rp_spec2_deal(json_object_get(from, "deal"))};
+    const json_t *job_deal = json_object_get(from, "job_deal");
+    if (job_deal != NULL) {
+        stage->deal = rp_spec2_deal(job_deal);
+        stage->sets |= RP_WANTS_DEAL;
+    }
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         if (json_object_get(from, keys[i].name) != NULL)
             stage->sets |= keys[i].bit;

@@ -40,7 +40,7 @@ def draw_deal(draw, step):
     tier = draw([n for n in (1, 2, 3, 4, 6, 12, 24) if step % n == 0])
     bundle = draw([n for n in (1, 2, 3) if tier % n == 0])
     deal = {"window": step * draw([1, 2, 4]), "step": step, "tier": tier, "bundle": bundle}
-    deal |= {"order": draw(["descending", "middle"]), "cost": draw([1, 64, 4096])}
+    deal |= {"order": draw(["descending", "middle", "wave", "late_wave"]), "cost": draw([1, 64, 4096])}
     layers = {"attention_window": 32, "window_layers": 2, "layers": 3}
     return draw(["off", deal, deal, {**deal, **layers}])
 

@@ -80,6 +80,10 @@ def take(turns, rows):
     seen = []
     for batches in turns:
         for batch in batches:
+            base = batch._form.client.geometry.base_row
+            step = base + (batch.first_row - base) // STEP_ROWS * STEP_ROWS
+            tokens = sum(map(len, rows[step : step + STEP_ROWS]))
+            assert batch.step_tokens == tokens, f"other tokens in the step of row {step}"
             for (row, _, count), ids in zip(batch["rows"].tolist(), batch["input_ids"]):
                 expected = rows[row] if row < len(rows) else []
                 assert ids[:count].tolist() == expected, f"other tokens in row {row}"

@@ -136,7 +136,9 @@ class Stream2:
         keys = {**self.keys, "stream_version": 2}
         if keys["shuffle"] != "block":
             keys = {k: v for k, v in keys.items() if k not in ("block_documents", "window_blocks")}
-        keys = {k: v for k, v in keys.items() if v is not None}
+        keys = {k: v for k, v in keys.items() if v is not None and k not in ("job", "cost")}
+        if "cost" in self.keys:
+            keys["cost"] = cost_key(self.keys["cost"])
         if "label_across_cuts" in keys:
             keys["label_across_cuts"] = bool(keys["label_across_cuts"])
         if keys.get("group", 1) > 1:
@@ -148,7 +150,7 @@ class Stream2:
         if keys.get("packing") == "concat":
             for name in ("window", "fill", "spread"):
                 keys.pop(name, None)
-        if first.get("deal"):
+        if first.get("deal") is not None:
             keys["deal"] = deal_keys(first["deal"])
         keys["global_batch_size"] = first["global_batch_size"]
         keys["sources"] = [
@@ -201,7 +203,12 @@ STAGE_KEYS = "seq_len align packing window fill spread max_docs_per_row".split()
 
 def deal_keys(deal):
     names = {"K": "cost", "w": "attention_window", "h": "window_layers", "b": "layers"}
-    return {names.get(key, key): value for key, value in deal.items()}
+    return {names.get(key, key): value for key, value in deal.items()} or "auto"
+
+
+def cost_key(cost):
+    names = {"K": "k", "w": "attention_window", "h": "window_layers", "b": "layers"}
+    return {names[key]: value for key, value in cost.items()}
 
 
 def ranges(rows):
@@ -253,7 +260,7 @@ def random_parameters(rng, align, group):
 
 def random_deal(rng, step):
     deal = {"window": step * rng.choice([1, 2, 4]), "step": step, "tier": step // 2}
-    deal |= {"bundle": rng.choice([1, step // 4]), "order": rng.choice(["descending", "middle"])}
+    deal |= {"bundle": rng.choice([1, step // 4]), "order": rng.choice(["descending", "middle", "wave", "late_wave"])}
     return {**deal, "K": rng.choice([4, 60])}
 
 

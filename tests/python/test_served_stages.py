@@ -11,6 +11,7 @@ import random
 import pytest
 import ringpack
 from ringpack.errors import CheckpointMismatchError
+from step_kit import Steps
 from stream2_kit import Stream2, random_stream
 from stream_kit import Corpus, Engine, Ranks, Written, write_state
 
@@ -38,6 +39,7 @@ class Served:
     def __init__(self, stream):
         self.stream, self.digest, self.row = stream, 0, 0
         self.digests = {0: 0}  # by row
+        self.steps = Steps(stream, STEP)
 
     def take(self, batches, world, rows):
         """One micro-batch of all ranks, from row `begin` on."""
@@ -92,6 +94,8 @@ def read(ranks, served, shape, turns=None):
     world, rows = shape
     for batches in ranks.turns(turns):
         served.take(batches, world, rows)
+        for loader, batch in zip(ranks.loaders, batches):
+            served.steps.check(loader, batch)
         if served.row % STEP == 0 or served.row == len(served.stream.rows):
             served.states(ranks)
     return turns is None
@@ -217,7 +221,7 @@ def test_appended_documents_join_at_the_next_start(program, folder, grow):
     assert (after.rows[STEP:] != before.rows[STEP:]) == grow
     saved = {"checkpoint_dir": str(folder / "saved"), "grow": grow}
     served, _ = stop_at(program, folder, before, (2, 2), STEP, **saved)
-    served.stream = after
+    served.stream, served.steps = after, Steps(after, STEP)
     engine = serve(program, folder, after, (2, 2), **saved)
     try:
         with Ranks(engine, 2) as ranks:

@@ -27,7 +27,7 @@ struct bench {
     struct rp_ring rings[RINGS];
     struct rp_ring_view views[RINGS];
     struct rp_deliver deliver;
-    int64_t unlabelled[RINGS];
+    struct rp_batch_sums sums[RINGS];
     bool is_catching_up[RINGS];
     uint64_t next_ticket;
 };
@@ -100,7 +100,7 @@ static inline void bench_open(struct bench *bench)
                                          .rings = bench->rings,
                                          .files = &bench->files,
                                          .revalidation = &bench->revalidation,
-                                         .unlabelled = bench->unlabelled,
+                                         .sums = bench->sums,
                                          .base_row = BASE_ROW,
                                          .end_batch = UINT64_MAX,
                                          .is_catching_up = bench->is_catching_up};

@@ -181,8 +181,8 @@ struct stream {
     struct rp_ring_view views[KIT_RINGS_MAX];
     uint64_t base_row;
     int wake_fd;
-    uint64_t seed; /* for the trainers' whims */
-    uint64_t batches;
+    uint64_t seed;                   /* for the trainers' whims */
+    uint64_t batches, steps_unknown; /* steps_unknown: of the batches, those without sums */
     uint8_t *expected;
 };
 
@@ -218,19 +218,21 @@ KIT void stream_open(struct stream *s, const struct kit *kit, const struct rp_fl
     struct rp_error error;
     *s = (struct stream){.kit = kit, .options = *options, .base_row = base_row, .seed = seed};
     s->plan = kit_plan(kit);
-    s->scout = options->drop_last ? kit_plan(kit) : NULL;
+    s->scout = kit_plan(kit);
     s->options.corpus = kit->corpus;
     s->options.seq_len = kit->plan_config.seq_len;
     s->options.state_bytes = rp_plan_state_bytes_max(s->plan);
     s->options.pad_id = 1;
-    struct rp_geometry shape = {.rows = options->rows,
-                                .seq_len = kit->plan_config.seq_len,
-                                .max_docs_per_row = kit->plan_config.max_docs_per_row,
-                                .world = options->world,
-                                .slots = options->batch_slots,
-                                .label_mode = kit_label_mode(options, seed),
-                                .pad_id = 1,
-                                .state_bytes = s->options.state_bytes};
+    struct rp_geometry shape = {
+        .rows = options->rows,
+        .seq_len = kit->plan_config.seq_len,
+        .max_docs_per_row = kit->plan_config.max_docs_per_row,
+        .world = options->world,
+        .micro_batches = (uint32_t)(options->global_batch_rows / options->rows / options->world),
+        .slots = options->batch_slots,
+        .label_mode = kit_label_mode(options, seed),
+        .pad_id = 1,
+        .state_bytes = s->options.state_bytes};
     assert_true(rp_geometry_layout(&shape, (1u << RP_SECTION_COUNT) - 1, token_dtype) > 0);
     s->expected = malloc(shape.slot_bytes);
     s->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -275,6 +277,33 @@ KIT void stream_close(struct stream *s)
 
 /* ---- draining -------------------------------------------------------------------------------- */
 
+/* The sums of the step, over the rows of all ranks; if they are known. */
+KIT void check_step(struct stream *s, const struct rp_slot_header *header)
+{
+    const struct rp_flow_options *o = &s->options;
+    uint64_t micro_batches = o->global_batch_rows / o->rows / o->world, rows = 0, tokens = 0;
+    uint64_t first = s->base_row + header->batch / micro_batches * o->global_batch_rows;
+    uint64_t labels = 0;
+    s->steps_unknown += !(header->known & RP_KNOWN_STEP);
+    if (!(header->known & RP_KNOWN_STEP)) {
+        assert_int_equal(header->step_rows + header->step_tokens + header->step_tokens_loss, 0);
+        return;
+    }
+    for (uint64_t row = first; row < first + o->global_batch_rows && row < s->kit->row_count;
+         row++) {
+        const struct expected_row *own = &s->kit->rows[row].expected;
+        rows += own->count > 0;
+        for (uint32_t i = 0; i < own->count; i++) {
+            tokens += own->fragments[i].length;
+            labels += own->fragments[i].length - 1;
+        }
+    }
+    assert_int_equal(header->step_rows, rows);
+    assert_int_equal(header->step_tokens, tokens);
+    if (!o->form.label_across_cuts)
+        assert_int_equal(header->step_tokens_loss, labels);
+}
+
 KIT void check_batch(struct stream *s, uint32_t r, const uint8_t *slot,
                      const struct rp_slot_header *header)
 {
@@ -302,6 +331,7 @@ KIT void check_batch(struct stream *s, uint32_t r, const uint8_t *slot,
     assert_int_equal(header->max_seqlen, sums.max_seqlen);
     assert_int_equal(header->state_bytes, kit->rows[next].state_bytes);
     assert_memory_equal(slot + header->state_offset, kit->rows[next].state, header->state_bytes);
+    check_step(s, header);
     s->batches++;
 }
 

@@ -10,7 +10,7 @@
 #define STREAM_SOURCES_MAX 3
 #define STREAM_STAGES_MAX 2
 
-/* Of one source. Documents that nobody visits may be damaged. */
+/* A stream of one source. Documents that nobody visits may be damaged. */
 struct stream_lengths {
     uint32_t count;
     const uint64_t *lengths;

@@ -117,7 +117,8 @@ static char *save_badly(struct rp_checkpoint_dir *dir, uint64_t row)
     return path;
 }
 
-/* Of bad saves in turn the newest stays, and every one that is good on the disk after all. */
+/* If several saves in turn are bad, the newest stays, and every one that is good on the disk after
+ * all. */
 static void test_bad_saves_do_not_fill_the_disk(void **state)
 {
     (void)state;

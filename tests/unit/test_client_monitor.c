@@ -213,7 +213,8 @@ static void a_state_of_another_stream_is_found(void **state)
     }
 }
 
-/* Of a token of stream version 2: next_row and window_first, and the digest before the latter. */
+/* Fields of a token of stream version 2: next_row and window_first, and the digest before the
+ * latter. */
 static void write_calendar_token(uint8_t *token, uint64_t next_row, uint64_t window_first)
 {
     memset(token, 7, CALENDAR_BYTES);

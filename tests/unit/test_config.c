@@ -25,6 +25,8 @@ static void minimal_config_gets_the_standard_values(void **state)
     assert_int_equal(config.global_batch_size, 4);
     assert_int_equal(config.rank_first, 0);
     assert_int_equal(config.rank_count, 1);
+    assert_int_equal(config.cost.cost.k, RP_COST_K_STANDARD);
+    assert_int_equal(config.cost.cost.b, 1);
     assert_int_equal(config.prefetch_bytes, 0);
     assert_int_equal(config.io_depth, 0); /* the read value decides */
     assert_int_equal(config.token_dtype, RP_DTYPE_I32);
@@ -55,7 +57,7 @@ static const char *const every_key[][2] = {
     {"bos_id", "1"},
     {"eos_id", "2"},
     {"label_across_cuts", "true"},
-    {"deal", "{window: 48, step: 24, tier: 12, cost: 4k}"},
+    {"deal", "{window: 48, step: 24, tier: 12}"},
     {"stages", "[{until: 3 steps}, {weights: {one: 1}}]"},
     {"skip", "{rows: [1-3, 7], steps: 4}"},
     {"grow", "false"},
@@ -73,6 +75,7 @@ static const char *const every_key[][2] = {
     {"sections", "labels,provenance"},
     {"token_dtype", "i64"},
     {"label_mode", "shifted"},
+    {"cost", "{k: 15072, attention_window: 4k, window_layers: 20, layers: 24}"},
     {"cpus", "0-3,8"},
     {"readers", "2"},
     {"packers", "3"},
@@ -115,7 +118,7 @@ static void check_keys_of_version_2(void)
     assert_int_equal(config.eos_id, 2);
     assert_true(config.label_across_cuts);
     assert_int_equal(config.deal.mode, RP_DEAL_GIVEN);
-    assert_int_equal(config.deal.cost, 4000);
+    assert_int_equal(config.deal.window, 48);
     assert_int_equal(config.stages.count, 2);
     assert_int_equal(config.stages.stages[1].from, 3 * 24);
     assert_int_equal(config.skip.all.count, 3); /* rows 1-3, 7-8, 96-120 */
@@ -128,6 +131,10 @@ static void check_keys_of_version_2(void)
 static void check_every_key(void)
 {
     assert_string_equal(config.run, "night-7");
+    assert_int_equal(config.cost.cost.k, 15072);
+    assert_int_equal(config.cost.cost.w, 4000);
+    assert_int_equal(config.cost.cost.h, 5); /* 20 of 24 layers */
+    assert_int_equal(config.cost.cost.b, 6);
     assert_true(config.seed == UINT64_MAX);
     assert_int_equal(config.seq_len, 2048);
     assert_int_equal(config.shuffle, 2);

@@ -119,6 +119,14 @@ static void nested_values_are_printed_as_they_are_set(void **state)
     check_value("deal", "auto", "auto");
     check_value("deal", "{order: middle, window: 64, step: 8, tier: 2, cost: 4k, bundle: 1}",
                 "{window: 64, step: 8, tier: 2, order: middle, cost: 4000}");
+    check_value("deal", "{window: 64, order: descending, bundle: 1}",
+                "{window: 64, bundle: 1, order: descending}");
+    check_value("deal", "{step: 8}", "{step: 8}");
+    check_value("cost", "16k", "16000");
+    check_value("cost", "{k: 7}", "7");
+    check_value("cost", "{k: 7, attention_window: 64}", "{k: 7, attention_window: 64}");
+    check_value("cost", "{gated: no, heads: 4, hidden: 64, ffn: 256, kv_heads: 4}",
+                "{hidden: 64, ffn: 256, heads: 4, kv_heads: 4, gated: false}");
     check_value("skip", "{rows: 5, steps: [1-2, 7-9]}", "{rows: [5], steps: [1, 7-9]}");
     check_value("stages",
                 "[{until: 1k steps, weights: {\"a b\": 0.5, c: 0}}, "
@@ -259,7 +267,17 @@ static const char *const mistakes[][2] = {
     /* deal, skip, repeat */
     {TWO "deal: on\n", "c.yaml:7:7: deal: expected off, auto, or a mapping of window, step, tier "
                        "and cost, found `on`"},
-    {TWO "deal: {window: 8}\n", "c.yaml:7:7: deal: `step` is required: rows of a step"},
+    {TWO "deal: {window: 8, tier: 3}\n", "c.yaml:7:7: deal: window 8 is no multiple of tier 3"},
+    {TWO "deal: {}\n", "c.yaml:7:7: deal: expected a key of a deal, found an empty mapping"},
+    {TWO "deal: {window: 8, layers: 2}\n",
+     "c.yaml:7:7: deal: windows of attention are given without `cost`"},
+    {TWO "cost: 9\ndeal: {cost: 8}\n",
+     "c.yaml:8:7: deal: its cost 8, with 0 of 1 layers of a window of 0, is not the key `cost`: 9, "
+     "0 of 1, 0"},
+    {STAGES "- {deal: {cost: 9, attention_window: 4, window_layers: 1, layers: 2}}\n"
+            "cost: {k: 9, attention_window: 5, window_layers: 2, layers: 4}\n",
+     "c.yaml:8:10: deal: its cost 9, with 1 of 2 layers of a window of 4, is not the key `cost`: 9, "
+     "1 of 2, 5"},
     {TWO "deal: {window: 9, step: 4, tier: 2, cost: 1}\n",
      "c.yaml:7:7: deal: window 9 is no multiple of step 4"},
     {TWO "skip: [5]\n", "c.yaml:7:7: skip: expected a mapping of `rows` and `steps`, found a list"},
@@ -310,6 +328,75 @@ static void mistakes_are_told_with_their_place(void **state)
     assert_string_equal(error.message, "--skip: skip: the value is empty");
 }
 
+/* K of the two models that were measured, 15,072 and 23,866, and of their variants. */
+static void cost_follows_from_the_numbers_of_a_model(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        struct rp_cost cost;
+    } known[] = {
+        {"1", {1, 0, 0, 1}},
+        {"16777215", {16777215, 0, 0, 1}},
+        {"{hidden: 2048, ffn: 8192, heads: 16, kv_heads: 8}", {14482, 0, 0, 1}},
+        {"{hidden: 4096, ffn: 14336, heads: 32, kv_heads: 8}", {25102, 0, 0, 1}},
+        {"{hidden: 2048, ffn: 8192, heads: 16, head_dim: 128}", {15447, 0, 0, 1}},
+        {"{hidden: 2048, ffn: 8192, heads: 16, gated: false}", {11585, 0, 0, 1}},
+        {"{hidden: 2048, ffn: 8192, heads: 16, kv_heads: 8, vocab: 128000, layers: 16}",
+         {18253, 0, 0, 1}},
+        {"{k: 9, attention_window: 512, window_layers: 100, layers: 120}", {9, 512, 5, 6}},
+        {"{k: 9, attention_window: 512, layers: 80}", {9, 512, 1, 1}},
+        /* the largest products */
+        {"{hidden: 131072, ffn: 16777216, heads: 4096, head_dim: 4096, vocab: 16777216, "
+         "layers: 4096}",
+         {432552, 0, 0, 1}},
+    };
+    for (size_t i = 0; i < RP_ARRAY_COUNT(known); i++) {
+        must(read_text(MINIMAL));
+        must(rp_config_set(&config, "cost", known[i].text, &error));
+        assert_int_equal(config.cost.cost.k, known[i].cost.k);
+        assert_int_equal(config.cost.cost.w, known[i].cost.w);
+        assert_int_equal(config.cost.cost.h, known[i].cost.h);
+        assert_int_equal(config.cost.cost.b, known[i].cost.b);
+    }
+}
+
+static const char *const costs_refused[][2] = {
+    {"0", "1: cost: expected 1 … 16777215, found 0"},
+    {"16777216", "1: cost: expected 1 … 16777215, found 16777216"},
+    {"9223372036854775808", "1: cost: expected 1 … 16777215, found `9223372036854775808`"},
+    {"[1]", "1: cost: expected a value, found a list"},
+    {"{hidden: 64}", "1: cost: `heads` is required without `k`"},
+    {"{k: 3, ffn: 64}", "13: cost: `k` is given, and `ffn`, from which it would follow, too"},
+    {"{hidden: 64, heads: 8, kv_heads: 3, ffn: 8}",
+     "34: cost: heads: expected a multiple of kv_heads 3, found 8"},
+    {"{hidden: 65, heads: 8, ffn: 8}", "10: cost: hidden 65 is no multiple of heads 8"},
+    {"{hidden: 64, heads: 8, ffn: 8, vocab: 9}", "39: cost: `vocab` is shared out over the layers"},
+    {"{hidden: 8192, heads: 1, ffn: 8}",
+     "10: cost: head_dim: expected 1 … 4096, found hidden / heads, which is 8192"},
+    {"{hidden: 131072, ffn: 16777216, heads: 1, head_dim: 1}",
+     "1: cost: expected a K of at most 16777215 from the numbers of the model, found "
+     "3110047422873"},
+    {"{k: 4, window_layers: 3}", "23: cost: `window_layers` have no window"},
+    {"{k: 4, attention_window: 0}", "26: attention_window: expected 1 … 16777216, found 0"},
+    {"{k: 4, attention_window: 2, window_layers: 3, layers: 2}",
+     "44: cost: window_layers 3 are more than layers 2"},
+    {"{k: 4, attention_window: 2, window_layers: 96, layers: 97}",
+     "56: cost: expected window_layers of layers as a ratio of numbers up to 64, found 96 of 97"},
+};
+
+static void costs_are_refused_with_their_place(void **state)
+{
+    (void)state;
+    char expected[200];
+    for (size_t i = 0; i < RP_ARRAY_COUNT(costs_refused); i++) {
+        must(read_text(MINIMAL));
+        assert_int_equal(rp_config_set(&config, "cost", costs_refused[i][0], &error), -RP_E_CONFIG);
+        snprintf(expected, sizeof expected, "--cost:1:%s", costs_refused[i][1]);
+        assert_string_equal(error.message, expected);
+    }
+}
+
 static void batches_that_change_are_not_served(void **state)
 {
     (void)state;
@@ -351,6 +438,8 @@ int main(void)
         cmocka_unit_test(a_kept_config_has_its_stages),
         cmocka_unit_test(a_stream_of_version_1_refuses_each_key),
         cmocka_unit_test(mistakes_are_told_with_their_place),
+        cmocka_unit_test(cost_follows_from_the_numbers_of_a_model),
+        cmocka_unit_test(costs_are_refused_with_their_place),
         cmocka_unit_test(batches_that_change_are_not_served),
         cmocka_unit_test(aliases_make_no_stages_without_end),
     };

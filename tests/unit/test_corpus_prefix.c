@@ -91,7 +91,7 @@ static void a_prefix_of_the_shards_has_the_fingerprint_of_their_corpus(void **st
     check_prefixes(INDEX);
 }
 
-/* Of a range: the words 3, the hash of the prefix, first and n. */
+/* The fingerprint of a range: the words 3, the hash of the prefix, first and n. */
 static struct rp_fingerprint part(struct rp_fingerprint of, uint64_t first, uint64_t n)
 {
     const uint64_t words[] = {3, of.sampled.low, of.sampled.high, first, n};
@@ -129,7 +129,7 @@ static void a_range_is_of_the_shortest_prefix(void **state)
     rp_corpus_close(corpus);
 }
 
-/* Of one corpus with two ranges: no document is in both, and none is in neither. */
+/* One corpus with two ranges: no document is in both, and none is in neither. */
 static void hold_outs_are_disjoint_and_together_whole(void **state)
 {
     (void)state;

@@ -19,7 +19,7 @@ static struct rp_expression *parse(const char *text)
     return expression;
 }
 
-/* Of one column of some kind: its truth for a value. */
+/* An expression of one column of some kind: its truth for a value. */
 static bool test_one(const char *text, enum rp_value_kind kind, union rp_value value)
 {
     const struct rp_value_column column = {0, kind};

@@ -110,6 +110,67 @@ static void a_config_without_stages_is_stage_0(void **state)
     close_all();
 }
 
+static void check_deal(const struct rp_stage_spec *stage, struct rp_deal expected)
+{
+    assert_int_equal(stage->deal.window, expected.window);
+    assert_int_equal(stage->deal.step, expected.step);
+    assert_int_equal(stage->deal.tier, expected.tier);
+    assert_int_equal(stage->deal.bundle, expected.bundle);
+    assert_int_equal(stage->deal.order, expected.order);
+    assert_memory_equal(&stage->deal.cost, &expected.cost, sizeof expected.cost);
+}
+
+/* What the mapping leaves out is the job's: steps of 24 rows, of 3 ranks with 2 rows each. */
+static void a_deal_takes_its_numbers_from_the_job(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        struct rp_deal deal;
+        uint32_t sets;
+    } known[] = {
+        {"deal: auto\n", {192, 24, 6, 2, RP_DEAL_MIDDLE, .k = 16384, .b = 1}, RP_WANTS_DEAL},
+        {"deal: auto\ncost: {k: 9, attention_window: 64, window_layers: 2, layers: 4}\n",
+         {192, 24, 6, 2, RP_DEAL_MIDDLE, .k = 9, .w = 64, .h = 1, .b = 2},
+         RP_WANTS_DEAL},
+        {"deal: {window: 48, order: descending}\ncost: 9\n",
+         {48, 24, 6, 2, RP_DEAL_DESCENDING, .k = 9, .b = 1},
+         RP_WANTS_DEAL},
+        {"deal: {step: 12, tier: 4}\n",
+         {96, 12, 4, 1, RP_DEAL_MIDDLE, .k = 16384, .b = 1},
+         RP_WANTS_DEAL},
+        {"deal: {bundle: 3}\n", {192, 24, 6, 3, RP_DEAL_MIDDLE, .k = 16384, .b = 1}, RP_WANTS_DEAL},
+        {"deal: {window: 24, step: 24, tier: 6, cost: 5}\ncost: 5\n",
+         {24, 24, 6, 1, RP_DEAL_DESCENDING, .k = 5, .b = 1},
+         RP_SETS_DEAL},
+        {"deal: {window: 24, step: 24, tier: 6, bundle: 2}\n",
+         {24, 24, 6, 2, RP_DEAL_MIDDLE, .k = 16384, .b = 1},
+         RP_WANTS_DEAL},
+        {"stages: [{deal: auto}]\n",
+         {192, 24, 6, 2, RP_DEAL_MIDDLE, .k = 16384, .b = 1},
+         RP_WANTS_DEAL},
+        {"deal: auto\nstages: [{deal: off}]\n", {.window = 0}, RP_SETS_DEAL},
+    };
+    char text[400];
+    for (size_t i = 0; i < RP_ARRAY_COUNT(known); i++) {
+        snprintf(text, sizeof text, HEAD SOURCES "dp_world_size: 3\nglobal_batch_size: 24\n%s",
+                 known[i].text);
+        must_compile(text);
+        assert_int_equal(spec->stages[0].sets & (RP_SETS_DEAL | RP_WANTS_DEAL), known[i].sets);
+        check_deal(&spec->stages[0], known[i].deal);
+        close_all();
+    }
+    must_compile(HEAD SOURCES "global_batch_size: 300000\ndeal: auto\n");
+    assert_int_equal(spec->stages[0].deal.window, 900000); /* at most 2^20 rows */
+    close_all();
+    must_compile(HEAD SOURCES "global_batch_size: 24\nstages: [{until: 2 steps}, {until: 4 steps, "
+                              "deal: {cost: 7}}, {weights: {web: 1}}]\n");
+    assert_int_equal(spec->stages[0].sets & (RP_SETS_DEAL | RP_WANTS_DEAL), RP_SETS_DEAL);
+    assert_int_equal(spec->stages[2].sets & (RP_SETS_DEAL | RP_WANTS_DEAL), 0);
+    check_deal(&spec->stages[1], (struct rp_deal){192, 24, 2, 2, RP_DEAL_MIDDLE, .k = 7, .b = 1});
+    close_all();
+}
+
 static void stages_set_what_they_give(void **state)
 {
     (void)state;
@@ -237,7 +298,6 @@ static void mistakes_are_told_with_their_place(void **state)
     put_file("far.txt", "6\n", 2);
     must_fail(HEAD "sources:\n- name: web\n  path: web.bin\n  select: length >\n",
               "c.yaml:7|select|column 9");
-    must_fail(HEAD SOURCES "deal: auto\n", "deal: `auto` is not resolved");
     must_fail(HEAD SOURCES "stages:\n- {without: {web: bad.txt}}\n",
               "c.yaml:8:14: without|bad.txt:2: expected a document below 6, found `x`");
     must_fail(HEAD SOURCES "stages:\n- {without: {web: far.txt}}\n", "far.txt:1|found `6`");
@@ -280,6 +340,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_config_without_stages_is_stage_0),
+        cmocka_unit_test(a_deal_takes_its_numbers_from_the_job),
         cmocka_unit_test(stages_set_what_they_give),
         cmocka_unit_test(parts_of_documents_are_labelled),
         cmocka_unit_test(selections_count_and_are_in_the_fingerprint),

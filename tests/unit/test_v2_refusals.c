@@ -222,12 +222,13 @@ static void break_deal_h(Stream *s)
 }
 static void break_deal_order(Stream *s)
 {
-    s->stages[2].deal.order = (enum rp_deal_order)2;
+    s->stages[2].deal.order = RP_DEAL_ORDERS;
 }
 static void break_deal_cost(Stream *s)
 {
     s->stages[2].seq_len = 1u << 24;
-    s->stages[2].deal = (struct rp_deal){1u << 20, 1u << 20, 2, 1, RP_DEAL_MIDDLE, 4, 0, 1, 64};
+    s->stages[2].deal = (struct rp_deal){1u << 20, 1u << 20,       2,
+                                         1,        RP_DEAL_MIDDLE, .cost = {4, 0, 1, 64}};
 }
 static void break_no_limit(Stream *s)
 {
@@ -345,7 +346,7 @@ static const struct {
     {break_deal_w, "deal: w: expected 0 to 16777216"},
     {break_deal_b, "deal: b: expected 1 to 64, found 65"},
     {break_deal_h, "deal: h: expected 0 to 4, found 5"},
-    {break_deal_order, "deal: order: expected 0 to 1, found 2"},
+    {break_deal_order, "deal: order: expected 0 to 3, found 4"},
     {break_deal_cost, "row 500: deal: the cost of a step of 1048576 rows of 16777216 tokens"},
     {break_no_limit, "stage 1 (from row 100): limits: a source has no limit"},
     {break_limit_source, "stage 1 (from row 100): limits: a source is not in the config"},

@@ -130,7 +130,7 @@ static void costs_of(const struct rp_deal *deal, uint32_t first, uint32_t rows, 
     for (uint32_t q = 0; q < rows; q++) {
         costs[q] = 0;
         for (unsigned i = 0; i < 4; i++)
-            costs[q] += rp_deal_cost(deal, fragments[first + q][i]);
+            costs[q] += rp_cost_of(&deal->cost, fragments[first + q][i]);
     }
 }
 
@@ -158,6 +158,8 @@ static void test_deal(void **unused)
     expect_order(&deal, costs, 8, (uint32_t[]){0, 5, 1, 4, 3, 7, 6, 2});
     deal.order = RP_DEAL_MIDDLE;
     expect_order(&deal, costs, 8, (uint32_t[]){1, 4, 0, 5, 6, 2, 3, 7});
+    deal.order = RP_DEAL_LATE_WAVE; /* two tiers: as they come */
+    expect_order(&deal, costs, 8, (uint32_t[]){0, 5, 1, 4, 3, 7, 6, 2});
     deal.order = RP_DEAL_DESCENDING;
     deal.tier = 4;
     deal.bundle = 2;
@@ -172,13 +174,38 @@ static void test_cost(void **unused)
 {
     (void)unused;
     struct rp_deal deal = {.k = 10, .b = 1};
-    assert_int_equal(rp_deal_cost(&deal, 7), 7 * 17);
+    assert_int_equal(rp_cost_of(&deal.cost, 7), 7 * 17);
     deal = (struct rp_deal){.k = 10, .w = 4, .h = 2, .b = 3};
-    assert_int_equal(rp_deal_cost(&deal, 4), 3 * 10 * 4 + 3 * 16);
-    assert_int_equal(rp_deal_cost(&deal, 7), 3 * 10 * 7 + 49 + 2 * (2 * 4 * 7 - 16));
+    assert_int_equal(rp_cost_of(&deal.cost, 4), 3 * 10 * 4 + 3 * 16);
+    assert_int_equal(rp_cost_of(&deal.cost, 7), 3 * 10 * 7 + 49 + 2 * (2 * 4 * 7 - 16));
     deal = (struct rp_deal){.k = (1u << 24) - 1, .w = 1u << 24, .h = 63, .b = 64};
     uint64_t L = 1u << 24;
-    assert_true(rp_deal_cost(&deal, 1u << 24) == 64 * (L - 1) * L + 64 * L * L);
+    assert_true(rp_cost_of(&deal.cost, 1u << 24) == 64 * (L - 1) * L + 64 * L * L);
+}
+
+/* The example of section 8; and a place for each tier, the smallest two at both ends. */
+static void test_waves(void **unused)
+{
+    (void)unused;
+    static const uint32_t wave[16] = {4, 5, 3, 6, 2, 7, 1, 8, 9, 10, 11, 12, 13, 14, 0, 15},
+                          late[8] = {3, 4, 2, 5, 6, 1, 0, 7};
+    static uint32_t places[2100];
+    static bool has[2100];
+    rp_deal_places(RP_DEAL_WAVE, 16, places);
+    assert_memory_equal(places, wave, sizeof wave);
+    rp_deal_places(RP_DEAL_LATE_WAVE, 8, places);
+    assert_memory_equal(places, late, sizeof late);
+    for (uint32_t tiers = 1; tiers < 2100; tiers += 1 + tiers / 50)
+        for (uint32_t order = 0; order < RP_DEAL_ORDERS; order++) {
+            rp_deal_places((enum rp_deal_order)order, tiers, places);
+            memset(has, 0, sizeof has);
+            for (uint32_t t = 0; t < tiers; t++) {
+                assert_true(places[t] < tiers && !has[places[t]]);
+                has[places[t]] = true;
+            }
+            if (order >= RP_DEAL_WAVE && tiers >= 4)
+                assert_true(places[tiers - 1] == tiers - 1 && places[tiers - 2] == 0);
+        }
 }
 
 /* Every row of a window once; the rows of the last, shorter step stay. */
@@ -216,6 +243,7 @@ int main(void)
         cmocka_unit_test(test_apportion), cmocka_unit_test(test_greatest_rests),
         cmocka_unit_test(test_ramp),      cmocka_unit_test(test_deal),
         cmocka_unit_test(test_cost),      cmocka_unit_test(test_deal_permutes),
+        cmocka_unit_test(test_waves),
     };
     return cmocka_run_group_tests_name("v2_shares", tests, NULL, NULL);
 }

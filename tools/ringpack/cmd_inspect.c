@@ -63,7 +63,7 @@ int rp_cmd_inspect(int argc, char **argv)
         .help = "Print the format of token files and the reason for it, the number and lengths of "
                 "their documents, their largest token id, and their fingerprint.",
         .notes = "A Megatron dataset may be named by prefix, .bin or .idx; a directory stands for "
-                 "its files. Of an index, its contents are printed; of a checkpoint, or a file "
+                 "its files. For an index, its contents are printed; for a checkpoint, or a file "
                  "with a state token, the output of `ringpack checkpoint show`.",
         .options = options,
         .words_least = 1,

@@ -19,6 +19,7 @@
 #include "explain/make_landmarks.h"
 #include "masked_tally.h"
 #include "page_file.h"
+#include "plan/layout_tally.h"
 #include "plan/memory_lines.h"
 #include "plan/picture.h"
 #include "plan/preview.h"
@@ -36,8 +37,9 @@ struct arguments {
     struct rp_cmd_line line;
     uint64_t rows; /* --rows; 0 = not given */
     bool landmarks, json;
-    const char *svg;   /* NULL = no picture */
-    const char *state; /* NULL = from row 0 on */
+    const char *svg;    /* NULL = no picture */
+    const char *state;  /* NULL = from row 0 on */
+    const char *layout; /* NULL = nothing is compared */
 };
 
 /* The counts of the planned rows. */
@@ -48,8 +50,9 @@ struct tally {
     uint64_t *source_tokens; /* [sources] emitted */
     struct rp_masked_tally masks;
     struct rp_step_tally steps;
-    struct rp_stage_tally stages; /* of stream version 2 */
+    struct rp_stage_tally stages; /* for stream version 2 */
     struct rp_picture *picture;   /* NULL = none is wanted */
+    struct rp_layout_tally layout;
     const struct rp_corpus *corpus;
     struct rp_preview preview;
     bool complete; /* the stream ended */
@@ -72,6 +75,11 @@ static const struct rp_option own_options[] = {
      .help = "plan all of the stream, or N rows, and keep landmarks, so that `explain`, `state`, "
              "`audit`, Replay and starts at a step find any row at once. It continues from the "
              "last landmark"},
+    {RP_TEXT("layout", "dp=8,pp=4,cp=2,mb=1", struct arguments, layout),
+     .help = "compare the time that ranks, micro-batches and pipelines of such a job lose by "
+             "waiting for each other, without `deal` and with windows of 1 to 16 steps, from the "
+             "lengths of the first steps. dp: ranks; mb: rows of a micro-batch; pp: stages; vp: "
+             "parts of an interleaved stage; cp: ranks that share a row"},
     {RP_FLAG("json", struct arguments, json), .help = "print JSON"},
     {RP_LOCAL("svg", "FILE", struct arguments, svg),
      .help = "also draw the planned rows: mixture, padding, lengths of documents, cost by rank"},
@@ -83,6 +91,8 @@ static int check(void *argument)
     const struct arguments *arguments = argument;
     if (arguments->svg && arguments->landmarks)
         return rp_cmd_misuse("plan", "--svg and --landmarks: use one of them at a time");
+    if (arguments->layout && arguments->landmarks)
+        return rp_cmd_misuse("plan", "--layout and --landmarks: use one of them at a time");
     if (arguments->state && arguments->landmarks)
         return rp_cmd_misuse("plan", "--state and --landmarks: landmarks are kept from row 0 on");
     return RP_EXIT_FINE;
@@ -119,6 +129,7 @@ static int run_plan(struct rp_plan *plan, const struct rp_config *config, uint64
         rp_stage_tally_add(&tally->stages, &row, seq_len);
         if (tally->picture)
             rp_picture_add(tally->picture, &row, seq_len);
+        rp_layout_tally_add(&tally->layout, &row, seq_len);
         int counted = rp_masked_tally_add(&tally->masks, tally->corpus, &row, seq_len, is_cut,
                                           error);
         if (counted < 0) {
@@ -139,7 +150,6 @@ static int run_plan(struct rp_plan *plan, const struct rp_config *config, uint64
     return code < 0 ? code : 0;
 }
 
-/* Count the documents after the last row, which the plan has not read. */
 static void tally_trailing(struct tally *tally, const struct rp_config *config,
                            const struct rp_corpus *corpus)
 {
@@ -302,6 +312,7 @@ static void print_report(const struct rp_config *config, const struct tally *tal
         print_mixture(config, tally);
     if (tally->masks.is_masked)
         rp_masked_tally_print(&tally->masks, tally->corpus, tally->source_tokens);
+    rp_layout_print(&tally->layout);
     rp_footprint_print(config, &tally->memory);
 }
 
@@ -343,12 +354,13 @@ static void print_json(const struct rp_config *config, const struct tally *tally
     rp_stage_tally_json(&tally->stages, report);
     rp_preview_json(&tally->preview, report);
     rp_step_tally_json(&tally->steps, report);
+    rp_layout_json(&tally->layout, report);
     if (tally->masks.is_masked)
         json_object_set_new(report, "masks", rp_masked_tally_json(&tally->masks, tally->corpus));
     rp_cmd_print_json(report);
 }
 
-/* Dropped documents are in no row. If the stream continues, or began before, they are not known. */
+/* Dropped documents are in no row; unless all rows are planned, they are not known. */
 static int finish_masks(struct tally *tally, const struct rp_config *config,
                         const struct rp_corpus *corpus, struct rp_error *error)
 {
@@ -394,13 +406,14 @@ static int count_rows(struct tally *tally, const struct arguments *arguments,
     if (code >= 0)
         code = run_plan(plan, config, arguments->rows ? arguments->rows : ROWS_STANDARD, tally,
                         error);
+    if (code >= 0)
+        code = rp_layout_tally_end(&tally->layout, error);
     if (code >= 0 && tally->complete && rp_plan_version(plan) == 1)
         tally_trailing(tally, config, tally->corpus);
     return code < 0 ? code : finish_masks(tally, config, tally->corpus, error);
 }
 
-/* Count the rows, for a picture too. Its file is opened before, so that a wrong path costs no
- * time. */
+/* Count the rows, for a picture too. A wrong path of its file costs no time. */
 static int count_and_draw(struct tally *tally, const struct arguments *arguments,
                           const struct rp_config *config, struct rp_plan *plan,
                           struct rp_error *error)
@@ -416,6 +429,7 @@ static int count_and_draw(struct tally *tally, const struct arguments *arguments
     code = rp_picture_open(&picture, config, tally->corpus, plan, error);
     if (code >= 0)
         code = count_rows(tally, arguments, config, plan, error);
+    picture.layout = &tally->layout;
     if (code >= 0)
         code = rp_picture_draw(page.out, &picture, &tally->counts, tally->complete, error);
     rp_picture_close(&picture);
@@ -429,8 +443,12 @@ static int show_plan(const struct arguments *arguments, const struct rp_config *
     struct rp_plan *plan = NULL;
     struct tally tally = {.source_tokens = rp_calloc(config->source_count, sizeof(uint64_t)),
                           .preview = {.path = arguments->state}};
-    int code = tally.source_tokens ? rp_stream_open_corpus(&corpus, config, true, &error)
+    int code = tally.source_tokens ? 0
                                    : rp_fail(&error, -ENOMEM, NULL, "out of memory for the counts");
+    if (code >= 0)
+        code = rp_layout_tally_open(&tally.layout, arguments->layout, config, &error);
+    if (code >= 0)
+        code = rp_stream_open_corpus(&corpus, config, true, &error);
     tally.corpus = corpus;
     if (code >= 0)
         code = rp_stream_open_plan(&plan, config, corpus, &error);
@@ -451,6 +469,7 @@ static int show_plan(const struct arguments *arguments, const struct rp_config *
     rp_masked_tally_close(&tally.masks);
     rp_step_tally_close(&tally.steps);
     rp_stage_tally_close(&tally.stages);
+    rp_layout_tally_close(&tally.layout);
     rp_preview_close(&tally.preview);
     free(tally.source_tokens);
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;

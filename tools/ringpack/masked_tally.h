@@ -18,7 +18,7 @@ struct rp_masked_tally {
     bool is_masked; /* a source has a mask */
     struct rp_masked_counts all;
     struct rp_masked_counts *sources; /* [sources] */
-    struct rp_row_form form;          /* of the rows; set before the first one */
+    struct rp_row_form form;          /* form of the rows; set before the first one */
     struct rp_span *spans;            /* [rp_spans_max(seq_len + 1)] */
     uint64_t row_labels;              /* the last counted row's */
 };

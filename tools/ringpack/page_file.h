@@ -12,7 +12,7 @@
 /* Colours far apart: steps of the golden angle around the circle. */
 #define RP_PAGE_HUE(number) ((uint64_t)(number)*137508 / 1000 % 360)
 
-/** Of 1, 2 and 5 and their multiples by powers of ten, the least that is at least `value` > 0: the
+/** The least of 1, 2 and 5 and their multiples by powers of ten that is at least `value` > 0: the
  * step between the numbers of an axis. */
 double rp_page_round_up(double value);
 

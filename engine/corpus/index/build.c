@@ -53,7 +53,7 @@ static bool is_declared_so(const struct rp_index_source *older, const struct rp_
     return true;
 }
 
-static const char another_sidecar[] = "has another sidecar now"; /* of the store, or index_dir */
+static const char another_sidecar[] = "has another sidecar now"; /* in the store, or in index_dir */
 
 /* The change of a shard since the older index was made; NULL: none. A missing sidecar is no
  * change. */

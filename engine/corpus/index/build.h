@@ -52,7 +52,7 @@ struct rp_indexed {
     char why[320]; /* why it was rewritten, or the older one does not count; may be empty */
     uint32_t shards, shards_read, shards_added; /* all; with all tokens read; new */
     uint32_t columns_lost;                      /* by segment of the older index */
-    uint64_t documents, tokens, bytes;          /* of all shards */
+    uint64_t documents, tokens, bytes;          /* sums over all shards */
     struct rp_hash128 root;
     struct rp_fingerprint fingerprint;
 };

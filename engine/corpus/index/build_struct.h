@@ -60,7 +60,7 @@ struct rp_indexing {
     int work_fd;
     struct rp_build_shard *shards;
     uint64_t shard_count;
-    struct rp_remote *remotes; /* of the shards that are objects, in their order */
+    struct rp_remote *remotes; /* the shards that are objects, in their order */
     size_t remote_count;
     struct rp_build_source *sources;
     /* the file that is written, and its contents */

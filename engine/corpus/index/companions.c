@@ -89,7 +89,7 @@ static bool is_known(const char *url)
 /* The companion objects of the shards that are to be checked, in the order of the shards. */
 struct companions {
     struct rp_paths urls;
-    uint64_t *ends; /* of each shard's */
+    uint64_t *ends; /* one for each shard */
     struct rp_looked *looked;
 };
 

@@ -19,7 +19,7 @@
 #include "corpus/table.h"
 
 #define RP_INDEX_SUFFIX ".rpi"
-#define RP_INDEX_SUFFIX_OLD ".rpx" /* of sidecars before 0.3 */
+#define RP_INDEX_SUFFIX_OLD ".rpx" /* suffix of sidecars before 0.3 */
 
 /* Texts of a source: its declaration ("" = not declared); the mask and the name of the tokenizer,
  * as found. */
@@ -85,7 +85,7 @@ struct rp_index_segment {
     uint32_t first_shard;
     uint32_t number;                    /* in the corpus */
     const struct rp_megatron *megatron; /* documents are in this .idx; NULL: in the table */
-    struct rp_table table;              /* of a Megatron shard: only spans */
+    struct rp_table table;              /* a Megatron shard's has only spans */
     struct rp_opened *opened;           /* its one shard; NULL: shards of a corpus index */
     struct rp_index *index;             /* NULL: the segment is in memory */
     struct rp_index_shape shape;
@@ -138,7 +138,7 @@ struct rp_index {
     char *file;             /* the mapped file; also for a fetched index */
     const char *of;         /* the token file of a sidecar; NULL: a corpus index */
     struct rp_map map;
-    struct rp_stamp known;    /* of the file, at the last check */
+    struct rp_stamp known;    /* the file's stamp at the last check */
     uint64_t generation, end; /* the newest head's */
     bool is_torn;             /* opened to repair: one of its slots is damaged */
     struct rp_hash128 root;
@@ -153,8 +153,8 @@ struct rp_index {
 struct rp_index_open_options {
     const char *path; /* its name for people */
     const char *file; /* NULL: it is at `path` */
-    const char *of;   /* of a sidecar: its token file; borrowed until the index is closed */
-    bool to_repair;   /* of two slots one may be damaged, and the other counts */
+    const char *of;   /* a sidecar's token file; borrowed until the index is closed */
+    bool to_repair;   /* one of two slots may be damaged, and the other counts */
 };
 /** Open a file and check its header and head. -ENOENT, -RP_E_CORRUPT, -RP_E_VERSION, … with the
  * command that rewrites it. */
@@ -255,7 +255,7 @@ RP_MUST_CHECK int rp_index_look(struct rp_index *index, struct rp_error *error);
 #define RP_INDEX_SLOT_AT(generation) (64u * (1u + (unsigned)((generation) % 2)))
 #define RP_INDEX_SLOT_BYTES 64u
 #define RP_INDEX_HEAD_BYTES 128u  /* before the sources */
-#define RP_INDEX_ENTRY_BYTES 128u /* of a source, of a segment, of a column */
+#define RP_INDEX_ENTRY_BYTES 128u /* entry of a source, a segment or a column */
 #define RP_INDEX_RECORD_BYTES 320u
 
 /** False if a count is too large for a file. */
@@ -284,7 +284,7 @@ void rp_index_declared(const struct rp_source_spec *spec, char eos[24],
 /* Converts paths and patterns into stored ones: relative to the index's folder if they are below
  * it, else absolute. Remembers the last resolved directory. */
 struct rp_index_paths {
-    char *folder; /* of the index, resolved */
+    char *folder; /* the index's folder, resolved */
     char *last, *last_resolved;
 };
 RP_MUST_CHECK int rp_index_paths_open(struct rp_index_paths *paths, const char *index_path,

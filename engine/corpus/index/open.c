@@ -476,8 +476,9 @@ int rp_index_look(struct rp_index *index, struct rp_error *error)
         rp_stamp_at(index->file, &found) < 0 || /* its name is gone; the mapping stays */
         !rp_stamp_difference(&index->known, &found, &expected_value, &found_value))
         return 0;
-    /* The new file may be another one, and shorter: the mapping is checked, not that file. Of the
-     * same file, a page that was cut off raises SIGBUS here, which the caller's guard reports. */
+    /* The new file may be another one, and shorter: the mapping is checked, not that file. If it
+     * is the same file, a page that was cut off raises SIGBUS here, which the caller's guard
+     * reports. */
     bool is_good = true;
     for (uint32_t i = 0; i < index->segment_count && is_good; i++)
         is_good = rp_tree_verify_again(&index->segments[i].tree);

@@ -20,14 +20,14 @@
 #define RP_TREE_LEVELS_MAX 8u
 
 struct rp_tree_level {
-    uint64_t first, count; /* of its hashes, in `hashes` */
-    uint64_t first_bit;    /* of its chunks, in `verified` */
+    uint64_t first, count; /* its hashes in `hashes` */
+    uint64_t first_bit;    /* its first chunk in `verified` */
 };
 
 struct rp_tree {
     const uint8_t *data;
     uint64_t bytes, pages;
-    const uint64_t *hashes; /* of all levels */
+    const uint64_t *hashes; /* all levels */
     uint32_t level_count;
     struct rp_tree_level levels[RP_TREE_LEVELS_MAX];
     struct rp_hash128 root;

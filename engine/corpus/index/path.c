@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* path — paths as an index holds them (index.h). The directory of a path is resolved,
  * as far as it has no wildcard, and its last name is not; so the same file has the same path from
- * every working directory. Of a URL it is the display URL. */
+ * every working directory. For a URL it is the display URL. */
 #include <errno.h>
 #include <stdlib.h>
 

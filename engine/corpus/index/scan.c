@@ -10,7 +10,7 @@
 #include "corpus/index/build_struct.h"
 
 /* A sidecar that was written before its token file or its mask was may be of other tokens or of
- * another mask. Of equal times it is not known. The .idx is compared with its hash. */
+ * another mask. If times are equal, it is not known. The .idx is compared with its hash. */
 static bool is_newer(const char *sidecar_path, const struct rp_build_shard *shard)
 {
     struct rp_stamp found;

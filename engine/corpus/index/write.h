@@ -15,8 +15,8 @@
 struct rp_index_writer {
     const char *path; /* for messages */
     int fd;           /* open for reading and writing */
-    uint64_t end;     /* of the head that is appended to; 0: the file is new */
-    uint8_t *map;     /* of new segments; or `memory`, if they are few bytes */
+    uint64_t end;     /* end of the head that is appended to; 0: the file is new */
+    uint8_t *map;     /* holds new segments; or `memory`, if they are few bytes */
     uint8_t *memory;
     uint64_t map_at, map_bytes;
 };

@@ -44,7 +44,7 @@ struct message {
 
 struct walking {
     const struct rp_probe *probe;
-    uint8_t *bytes; /* of the metadata of a message */
+    uint8_t *bytes; /* metadata of a message */
     size_t capacity;
     struct rp_arrow_schema schema;
     struct rp_arrow_window windows[RP_ARROW_WINDOWS];

@@ -16,7 +16,7 @@ enum rp_arrow_list { RP_ARROW_LIST, RP_ARROW_LARGE_LIST, RP_ARROW_FIXED_SIZE_LIS
 struct rp_arrow_column {
     enum rp_arrow_list list;
     uint32_t list_size;      /* FIXED_SIZE_LIST */
-    enum rp_token_type type; /* of the integers; NONE: booleans, which are bits */
+    enum rp_token_type type; /* integers; NONE: booleans, which are bits */
     uint32_t node, buffer;   /* the first of each that belong to it */
     uint32_t views;          /* columns of views before it: their buffers are counted in a batch */
 };
@@ -62,7 +62,7 @@ struct rp_arrow_scratch {
     struct rp_arrow_bytes {
         uint8_t *bytes;
         size_t capacity;
-    } tokens, entries; /* of rows that are longer than a window; entries that were bits */
+    } tokens, entries; /* rows longer than a window; entries that were bits */
 };
 void rp_arrow_scratch_release(struct rp_arrow_scratch *scratch);
 
@@ -70,8 +70,8 @@ struct rp_arrow_batch {
     struct rp_flat *flat;
     uint64_t table;                  /* the RecordBatch's */
     uint64_t body, body_bytes;       /* in the file, inside it */
-    uint64_t number;                 /* of the batch in the file */
-    uint64_t first_row;              /* of the batch in the file */
+    uint64_t number;                 /* the batch's, counted in the file */
+    uint64_t first_row;              /* the batch's, counted in the file */
     struct rp_arrow_window *windows; /* [RP_ARROW_WINDOWS]; each follows one buffer */
     struct rp_arrow_scratch *scratch;
     uint64_t *mask_bytes_left; /* that may be read without a sidecar */

@@ -167,7 +167,7 @@ static int open_list(const struct rp_arrow_batch *batch, const struct rp_arrow_c
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 struct row {
-    uint64_t begin, end; /* of its values */
+    uint64_t begin, end; /* range of its values */
 };
 
 static int get_row(const struct rp_arrow_batch *batch, struct rp_arrow_window *window,

@@ -11,9 +11,9 @@
 
 struct walking {
     struct rp_sink *sink;
-    struct rp_byte_mask mask; /* of raw tokens */
+    struct rp_byte_mask mask; /* selects the bytes of raw tokens */
     uint64_t documents;
-    uint64_t start; /* of the document that is not emitted yet: a number of tokens */
+    uint64_t start; /* first token of the document that is not emitted yet */
     bool has_start;
 };
 

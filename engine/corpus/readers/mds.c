@@ -32,14 +32,14 @@ struct walking {
     const struct rp_reader_options *options;
     struct rp_mds_header header;
     struct rp_samples samples;
-    enum rp_token_type type; /* of the samples so far; NONE: not known yet */
+    enum rp_token_type type; /* the samples' so far; NONE: not known yet */
 };
 
 /* The values of one column in one sample, and the ids among them. */
 struct place {
     uint64_t sample;
     uint64_t begin, bytes;
-    uint64_t head_bytes; /* of the array, in front of its numbers */
+    uint64_t head_bytes; /* bytes of the array in front of its numbers */
     enum rp_token_type type;
     uint64_t tokens;
 };

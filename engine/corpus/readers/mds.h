@@ -23,7 +23,7 @@ struct rp_mds_column {
 struct rp_mds_header {
     struct rp_mds_column ids;
     uint32_t variable;    /* columns of variable size in all */
-    uint64_t fixed_bytes; /* of all columns of fixed size */
+    uint64_t fixed_bytes; /* sum over all columns of fixed size */
 };
 
 /** Read the JSON of a shard, and choose its column of token ids: the declared one (may be NULL),

@@ -66,8 +66,8 @@ struct rows {
     struct rp_sink *sink;
     struct rp_byte_mask mask;
     uint64_t tokens;           /* the token file's */
-    uint64_t number, end;      /* of the row: its number, and the end of the one before */
-    uint64_t fields[COLUMNS];  /* of the row, as far as they were read */
+    uint64_t number, end;      /* the row's number, and the end of the row before */
+    uint64_t fields[COLUMNS];  /* the row's, as far as they were read */
     unsigned column, digits;   /* the column that is being read; of a number its digits */
     bool is_quoted, has_begun; /* inside of a quoted text; the row has a byte already */
 };

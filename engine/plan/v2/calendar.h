@@ -120,6 +120,8 @@ struct rp_deal_text {
     char text[96];
 };
 struct rp_deal_text rp_calendar_deal_text(const struct rp_deal *deal);
+/** Read it, Y,T,C,m,ORDER,K,w,h,b or `off`, from a line of a record. False: it is none. */
+bool rp_calendar_read_deal(const struct rp_field *field, struct rp_deal *deal);
 /** The line of bos_id or eos_id. */
 void rp_calendar_add_id(struct rp_record_writer *writer, const char *name, uint32_t id);
 /** The stream contract (section 14), sorted. Sources' fingerprints are taken through their views.

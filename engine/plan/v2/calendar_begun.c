@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "plan/v2/deal.h"
 
 /* A record that is being read. The arrays are by number, and RP_NO_ROW means that it has no line.
  */
@@ -62,8 +63,15 @@ static bool read_range(const struct rp_field *field, uint64_t *first, uint64_t *
            read_number(&at, end, last) && at == end && *first < *last && *last < RP_MAX_ROWS;
 }
 
-/* Y,T,C,m,ORDER,K,w,h,b or `off` */
-static bool read_deal(const struct rp_field *field, struct rp_deal *deal)
+static bool read_order(const char **at, const char *end, uint64_t *order)
+{
+    for (*order = 0; *order < RP_DEAL_ORDERS; ++*order)
+        if (read_word(at, end, rp_deal_order_name((enum rp_deal_order) * order)))
+            return true;
+    return false;
+}
+
+bool rp_calendar_read_deal(const struct rp_field *field, struct rp_deal *deal)
 {
     const char *at = field->value, *end = at + field->value_bytes;
     uint64_t numbers[9];
@@ -71,12 +79,9 @@ static bool read_deal(const struct rp_field *field, struct rp_deal *deal)
     if (read_word(&at, end, "off"))
         return at == end;
     for (unsigned i = 0; i < 9; i++) {
-        if (i == 4 && read_word(&at, end, "descending"))
-            numbers[i] = RP_DEAL_DESCENDING;
-        else if (i == 4 && read_word(&at, end, "middle"))
-            numbers[i] = RP_DEAL_MIDDLE;
-        else if (i == 4 || !read_number(&at, end, &numbers[i]) ||
-                 numbers[i] > (i >= 7 ? UINT8_MAX : UINT32_MAX))
+        if (i == 4 ? !read_order(&at, end, &numbers[i])
+                   : !read_number(&at, end, &numbers[i]) ||
+                         numbers[i] > (i >= 7 ? UINT8_MAX : UINT32_MAX))
             return false;
         if (i < 8 && !read_word(&at, end, ","))
             return false;
@@ -148,7 +153,7 @@ static void read_line(struct reader *reader, const struct rp_field *field, const
         record->max_docs_per_row = (uint32_t)value;
         record->sets |= RP_SETS_MAX_DOCS;
     } else if (strcmp(name->text, "deal") == 0) {
-        is_fine = read_deal(field, &record->deal);
+        is_fine = rp_calendar_read_deal(field, &record->deal);
         record->sets |= RP_SETS_DEAL;
     }
     if (!is_fine && !reader->has_bad)

@@ -209,7 +209,7 @@ int rp_calendar_check_deal(const struct rp_deal *deal, struct rp_error *error)
         {0, "deal: w", deal->w, 0, RP_SEQ_LEN_MAX},
         {0, "deal: b", deal->b, 1, 64},
         {0, "deal: h", deal->h, 0, deal->b},
-        {0, "deal: order", deal->order, 0, RP_DEAL_MIDDLE},
+        {0, "deal: order", deal->order, 0, RP_DEAL_ORDERS - 1},
         {0, "deal: tier", deal->tier, deal->bundle, UINT32_MAX},
         {0, "deal: step", deal->step, deal->tier, UINT32_MAX},
         {0, "deal: window", deal->window, deal->step, UINT32_C(1) << 20},
@@ -300,9 +300,11 @@ static int check_stage(struct rp_calendar *calendar, uint32_t i, bool *is_concat
             return RP_REFUSE_STAGE(error, i, stage->from, NULL, "the first stage lacks %s",
                                    "weights, seq_len or packing");
         stage->align = stage->sets & RP_SETS_ALIGN ? stage->align : 1;
-        if (!(stage->sets & RP_SETS_DEAL))
+        stage->sets |= RP_SETS_ALIGN;
+        if (!(stage->sets & (RP_SETS_DEAL | RP_WANTS_DEAL))) {
             stage->deal = (struct rp_deal){0};
-        stage->sets |= RP_SETS_ALIGN | RP_SETS_DEAL;
+            stage->sets |= RP_SETS_DEAL;
+        }
     }
     const char *fault = fault_of(calendar, stage);
     if (fault)

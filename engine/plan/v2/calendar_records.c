@@ -202,6 +202,15 @@ int rp_calendar_set_documents(struct rp_calendar_making *making,
 
 /* ---- records --------------------------------------------------------------------------------- */
 
+static int take_deal(struct rp_calendar_making *making, const struct rp_calendar_walk *walk,
+                     const struct rp_deal *deal, struct rp_calendar_record *record)
+{
+    int code = deal->window ? rp_calendar_check_deal(deal, making->error) : 0;
+    record->sets |= RP_SETS_DEAL;
+    record->deal = rp_calendar_reduce_deal(deal);
+    return code < 0 ? rp_fail_context(making->error, code, "row %" PRIu64, walk->row) : 0;
+}
+
 /* Take the values of a wanted record; one that the stage of its row sets too is refused. */
 static int take_wanted(struct rp_calendar_making *making, const struct rp_calendar_walk *walk,
                        struct rp_calendar_record *record)
@@ -219,11 +228,7 @@ static int take_wanted(struct rp_calendar_making *making, const struct rp_calend
     record->max_docs_per_row = wanted->max_docs_per_row;
     if (record->sets & RP_SETS_WEIGHTS)
         record->weights = making->now.weights;
-    if (!(record->sets & RP_SETS_DEAL))
-        return 0;
-    record->deal = rp_calendar_reduce_deal(&wanted->deal);
-    int code = wanted->deal.window ? rp_calendar_check_deal(&wanted->deal, making->error) : 0;
-    return code < 0 ? rp_fail_context(making->error, code, "row %" PRIu64, walk->row) : 0;
+    return record->sets & RP_SETS_DEAL ? take_deal(making, walk, &wanted->deal, record) : 0;
 }
 
 int rp_calendar_make_record(struct rp_calendar_making *making, const struct rp_calendar_walk *walk,
@@ -237,6 +242,9 @@ int rp_calendar_make_record(struct rp_calendar_making *making, const struct rp_c
         making->wanted[j] = j >= joined && source ? source->documents : RP_NO_ROW;
     }
     int code = walk->wanted ? take_wanted(making, walk, record) : 0;
+    bool is_known = record->sets & RP_SETS_DEAL; /* made by an earlier start of the run */
+    if (code == 0 && stage && (stage->sets & RP_WANTS_DEAL) && !is_known)
+        code = take_deal(making, walk, &stage->deal, record);
     if (code == 0 && walk->wanted)
         code = want_documents(making, walk, walk->wanted);
     if (code == 0 && stage)

@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "plan/v2/calendar_parts.h"
+#include "plan/v2/deal.h"
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
@@ -34,8 +35,7 @@ struct rp_deal_text rp_calendar_deal_text(const struct rp_deal *deal)
         snprintf(out.text, sizeof out.text,
                  "%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%s,%" PRIu32 ",%" PRIu32 ",%u,%u",
                  deal->window, deal->step, deal->tier, deal->bundle,
-                 deal->order == RP_DEAL_MIDDLE ? "middle" : "descending", deal->k, deal->w, deal->h,
-                 deal->b);
+                 rp_deal_order_name(deal->order), deal->k, deal->w, deal->h, deal->b);
     return out;
 }
 

@@ -64,34 +64,41 @@ static inline void make_key(struct rp_choosing *choosing, uint32_t place)
     };
 }
 
-/* Conditions select values and do not branch: branches on keys would be mispredicted. */
-static inline void search_block(struct rp_choosing *choosing, uint32_t block)
+/* Search the places first … end - 1. next_at is wanted only if there are other blocks. Masks of all
+ * bits select, because compilers make branches of ?: here, which would be mispredicted: the order
+ * of keys is random. */
+static inline struct rp_choosing_block search(const struct rp_choosing *choosing, uint32_t first,
+                                              uint32_t end, bool has_others)
 {
-    uint32_t first = block * RP_CHOOSING_BLOCK, best = first;
-    uint32_t end = first + RP_CHOOSING_BLOCK;
-    end = end < choosing->count ? end : choosing->count;
-    int64_t due = INT64_MIN, next_at = INT64_MAX, now = choosing->charged;
+    int64_t due = INT64_MIN, next_at = INT64_MAX, now = choosing->charged, best = first;
     for (uint32_t place = first; place < end; place++) {
         struct rp_choosing_key key = choosing->keys[place];
-        bool is_eligible = key.eligible_at <= now;
-        bool is_better = is_eligible & (key.due > due);
-        due = is_better ? key.due : due;
-        best = is_better ? place : best;
-        int64_t at = is_eligible ? INT64_MAX : key.eligible_at;
-        next_at = at < next_at ? at : next_at;
+        int64_t waits = -(int64_t)(key.eligible_at > now);
+        int64_t is_better = -(int64_t)(key.due > due) & ~waits;
+        best ^= (best ^ place) & is_better;
+        due ^= (due ^ key.due) & is_better;
+        int64_t is_sooner = -(int64_t)(key.eligible_at < next_at) & waits;
+        next_at ^= (next_at ^ key.eligible_at) & (has_others ? is_sooner : 0);
     }
-    choosing->blocks[block] = (struct rp_choosing_block){due, next_at, best};
+    return (struct rp_choosing_block){due, next_at, (uint32_t)best};
+}
+
+static inline void search_block(struct rp_choosing *choosing, uint32_t block)
+{
+    uint32_t first = block * RP_CHOOSING_BLOCK, end = first + RP_CHOOSING_BLOCK;
+    end = end < choosing->count ? end : choosing->count;
+    choosing->blocks[block] = search(choosing, first, end, true);
 }
 
 /* Blocks other than `changed` are searched only if a place of them has become eligible. */
 static void choose(struct rp_choosing *choosing, uint32_t changed)
 {
-    search_block(choosing, changed);
     uint32_t blocks = (choosing->count + RP_CHOOSING_BLOCK - 1) / RP_CHOOSING_BLOCK;
     if (blocks == 1) {
-        choosing->chosen = choosing->blocks[0].place;
+        choosing->chosen = search(choosing, 0, choosing->count, false).place;
         return;
     }
+    search_block(choosing, changed);
     int64_t due = INT64_MIN;
     for (uint32_t block = 0; block < blocks; block++) {
         if (choosing->blocks[block].next_at <= choosing->charged)
@@ -112,7 +119,7 @@ static void make_keys(struct rp_choosing *choosing)
         own->reach_rest = (uint64_t)reach % own->share;
         make_key(choosing, place);
     }
-    for (uint32_t block = 0; block * RP_CHOOSING_BLOCK < choosing->count; block++)
+    for (uint32_t block = 1; block * RP_CHOOSING_BLOCK < choosing->count; block++)
         search_block(choosing, block);
     choose(choosing, 0);
 }
@@ -146,12 +153,10 @@ bool rp_choosing_begin(struct rp_choosing *choosing)
     return true;
 }
 
-bool rp_choosing_charge(struct rp_choosing *choosing, uint32_t tokens)
+bool rp_choosing_charge_mixture(struct rp_choosing *choosing, uint32_t tokens)
 {
     bool is_longest = tokens > choosing->longest;
     choosing->longest = is_longest ? tokens : choosing->longest;
-    if (choosing->count == 1) /* its share is all: the charge leaves its credit as it is */
-        return false;
     struct rp_choosing_place *own = &choosing->places[choosing->chosen];
     own->distance -= (int64_t)tokens << TOKEN_BITS;
     choosing->charged += tokens;

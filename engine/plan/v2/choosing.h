@@ -37,7 +37,7 @@ struct rp_choosing_place {
     /* X·2^32 = reach·share + reach_rest */
     int64_t reach;
     uint64_t reach_rest;
-    uint32_t number; /* of the source */
+    uint32_t number; /* the source's number */
 };
 
 struct rp_choosing_block {
@@ -85,9 +85,17 @@ static inline uint32_t rp_choosing_first(const struct rp_choosing *choosing)
     return choosing->places[choosing->chosen].number;
 }
 
+bool rp_choosing_charge_mixture(struct rp_choosing *choosing, uint32_t tokens);
 /** Charge tokens to the chosen source, and choose again. True: the keys must be renewed
  * (rp_choosing_clear, _add, _begin) before the next choice. */
-bool rp_choosing_charge(struct rp_choosing *choosing, uint32_t tokens);
+static inline bool rp_choosing_charge(struct rp_choosing *choosing, uint32_t tokens)
+{
+    if (choosing->count > 1)
+        return rp_choosing_charge_mixture(choosing, tokens);
+    /* its share is all: the charge leaves its credit as it is */
+    choosing->longest = tokens > choosing->longest ? tokens : choosing->longest;
+    return false;
+}
 
 /** The credit of the source at a place. */
 static inline int64_t rp_choosing_credit(const struct rp_choosing *choosing, uint32_t place)

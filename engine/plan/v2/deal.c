@@ -20,9 +20,9 @@ struct pair {
 struct table {
     struct pair *pairs, *other;
     uint64_t *bundle_cost, *step_sum, *column_sum;
-    uint32_t *bundle_rows, *bundle_order, *step_of;
+    uint32_t *bundle_rows, *bundle_order, *step_of, *places;
 };
-#define BYTES_A_ROW (2 * sizeof(struct pair) + 3 * sizeof(uint64_t) + 3 * sizeof(uint32_t))
+#define BYTES_A_ROW (2 * sizeof(struct pair) + 3 * sizeof(uint64_t) + 4 * sizeof(uint32_t))
 
 size_t rp_deal_scratch_bytes(uint32_t rows)
 {
@@ -39,6 +39,7 @@ static struct table table_of(void *scratch, uint32_t rows)
     table.bundle_rows = (uint32_t *)(table.column_sum + rows);
     table.bundle_order = table.bundle_rows + rows;
     table.step_of = table.bundle_order + rows;
+    table.places = table.step_of + rows;
     return table;
 }
 
@@ -170,13 +171,43 @@ static void make_bundles(struct table *table, const struct rp_deal *deal, const 
         table->bundle_order[i] = table->pairs[i].number;
 }
 
-/* Step 5: the place of tier t of a step. */
-static uint32_t place_of(const struct rp_deal *deal, uint32_t t)
+const char *rp_deal_order_name(enum rp_deal_order order)
 {
-    if (deal->order == RP_DEAL_DESCENDING)
-        return t;
-    uint32_t middle = deal->step / deal->tier / 2, distance = t / 2 + t % 2;
-    return t % 2 ? middle - distance : middle + distance;
+    static const char *const names[] = {"descending", "middle", "wave", "late_wave"};
+    return names[order];
+}
+
+/* Tier 0 at `top`; costs fall to its left about linearly, and all other tiers are to its right. */
+static void place_wave(uint32_t top, uint32_t tiers, uint32_t *places)
+{
+    uint32_t left = top - 1, right = top + 1;
+    places[0] = top;
+    for (uint32_t t = 1; t < tiers; t++) {
+        uint64_t d = top - left;
+        bool is_left = left >= 1 && t > d && (t - d) * tiers > 4 * d * d;
+        if (t == tiers - 2)
+            places[t] = 0;
+        else
+            places[t] = is_left ? left-- : right++;
+    }
+}
+
+/* Step 5. */
+void rp_deal_places(enum rp_deal_order order, uint32_t tiers, uint32_t *places)
+{
+    uint32_t middle = tiers / 2, top = 0;
+    if (order == RP_DEAL_WAVE)
+        top = tiers / 4;
+    else if (order == RP_DEAL_LATE_WAVE)
+        top = (uint32_t)((uint64_t)3 * tiers / 8);
+    if (top > 0) {
+        place_wave(top, tiers, places);
+        return;
+    }
+    for (uint32_t t = 0; t < tiers; t++) {
+        uint32_t distance = t / 2 + t % 2;
+        places[t] = order != RP_DEAL_MIDDLE ? t : t % 2 ? middle - distance : middle + distance;
+    }
 }
 
 /* Steps 6 and 7 for one tier: its bundles get columns of step z. */
@@ -196,6 +227,7 @@ static void deal_steps(struct table *table, const struct rp_deal *deal, uint32_t
                        uint32_t *order)
 {
     uint32_t T = deal->step, C = deal->tier, columns = C / deal->bundle;
+    rp_deal_places(deal->order, T / C, table->places);
     memset(table->step_sum, 0, steps * sizeof *table->step_sum);
     memset(table->column_sum, 0, (size_t)steps * columns * sizeof *table->column_sum);
     for (uint32_t t = 0; t < T / C; t++) {
@@ -208,7 +240,7 @@ static void deal_steps(struct table *table, const struct rp_deal *deal, uint32_t
             for (uint32_t i = 0; i < columns; i++)
                 table->step_sum[z] += table->bundle_cost[bundles[i]];
             place_tier(table, deal, bundles, table->column_sum + (size_t)z * columns,
-                       order + (size_t)z * T + (size_t)place_of(deal, t) * C);
+                       order + (size_t)z * T + (size_t)table->places[t] * C);
         }
     }
 }

@@ -1,20 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* deal.h — the cost of a row, and the order in which the rows of a deal window are delivered
- * (STREAM2.md section 8). Pure functions; `deal` was checked by rp_calendar_open. */
+/* deal.h — the order in which the rows of a deal window are delivered (STREAM2.md section 8). Pure
+ * functions; `deal` was checked by rp_calendar_open. Costs of rows are of base/cost.h. */
 #ifndef RP_PLAN_V2_DEAL_H
 #define RP_PLAN_V2_DEAL_H
 
 #include "plan/v2/spec.h"
 
-/** The cost of a fragment that occupies `places` places of its row. */
-static inline uint64_t rp_deal_cost(const struct rp_deal *deal, uint32_t places)
-{
-    uint64_t l = places, w = deal->w;
-    if (deal->h == 0) /* b is 1 then, so this is l·(K + l) */
-        return deal->b * (deal->k + l) * l;
-    uint64_t near = l <= w ? l * l : 2 * w * l - w * w;
-    return (uint64_t)deal->b * deal->k * l + (uint64_t)(deal->b - deal->h) * l * l + deal->h * near;
-}
+/** The word of a config and of a contract. */
+const char *rp_deal_order_name(enum rp_deal_order order);
+
+/** Set places[t] to the place of tier t of a step, for t < tiers. */
+void rp_deal_places(enum rp_deal_order order, uint32_t tiers, uint32_t *places);
 
 /** Bytes of scratch memory for a window of `rows` rows. */
 size_t rp_deal_scratch_bytes(uint32_t rows);

@@ -195,7 +195,8 @@ int rp_v2_next(struct rp_plan_v2 *v2, struct rp_row *row, struct rp_error *error
                            .fragments = translate(v2, &planned),
                            .planned = planned.planned,
                            .align = stage->align,
-                           .skipped = planned.skipped};
+                           .skipped = planned.skipped,
+                           .cost = planned.cost};
     return 1;
 }
 
@@ -332,17 +333,22 @@ static int go_to(struct rp_plan_v2 *v2, struct parts *parts, const void *token, 
     return code;
 }
 
+static int fail_unknown(const struct rp_plan_v2 *v2, uint64_t row, struct rp_error *error)
+{
+    return rp_fail(error, -RP_E_MISMATCH,
+                   "nothing was changed; start from a checkpoint, whose contract has them",
+                   "the records of rows before row %" PRIu64
+                   " are not known, so rows after row %" PRIu64 " cannot be planned",
+                   v2->known_from, row);
+}
+
 int rp_v2_load(struct rp_plan_v2 *v2, const void *token, size_t bytes, struct rp_error *error)
 {
     struct parts parts = {.calendar = NULL};
     struct rp_planner_token_info info;
     int code = rp_planner_token_info(token, bytes, &info, error);
     if (code == 0 && info.position.next_row < v2->known_from)
-        code = rp_fail(error, -RP_E_MISMATCH,
-                       "nothing was changed; start from a checkpoint, whose contract has them",
-                       "the records of rows before row %" PRIu64
-                       " are not known, so rows after row %" PRIu64 " cannot be planned",
-                       v2->known_from, info.position.next_row);
+        code = fail_unknown(v2, info.position.next_row, error);
     if (code == 0)
         code = rp_v2_make_contract(v2, error);
     if (code == 0)
@@ -350,6 +356,37 @@ int rp_v2_load(struct rp_plan_v2 *v2, const void *token, size_t bytes, struct rp
     if (code < 0)
         return code;
     return go_to(v2, &parts, token, bytes, error);
+}
+
+int rp_v2_rewind(struct rp_plan_v2 *v2, struct rp_error *error)
+{
+    struct parts parts = {.calendar = NULL};
+    struct rp_stream_spec spec = v2->spec;
+    uint32_t count = rp_calendar_at(v2->calendar, 0)->joined;
+    if (v2->known_from > 0)
+        return fail_unknown(v2, 0, error);
+    const char **names = rp_calloc((size_t)count + 1, sizeof *names);
+    int code = names ? rp_v2_make_contract(v2, error)
+                     : rp_fail(error, -ENOMEM, NULL, "no memory for the sources of a plan");
+    if (code == 0)
+        code = rp_v2_records_ahead(v2, 0, &parts.records, error);
+    for (uint32_t j = 0; j < count && code == 0; j++)
+        names[j] = rp_calendar_source_name(v2->calendar, j);
+    const struct rp_calendar_position begin = {.known_count = count,
+                                               .known_names = names,
+                                               .begun_records = v2->contract,
+                                               .is_resumed = true};
+    spec.record_count = parts.records.count;
+    spec.records = parts.records.list;
+    if (code == 0)
+        code = rp_calendar_open(&parts.calendar, &spec, &begin, error);
+    if (code == 0)
+        code = rp_planner_open(&parts.rows, parts.calendar, error);
+    free(names);
+    if (code == 0)
+        return adopt(v2, &parts, error);
+    close_parts(&parts);
+    return code;
 }
 
 /* Rows from which on weights may still be set, and the rule of ramps (section 6.1). */

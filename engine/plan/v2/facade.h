@@ -71,11 +71,12 @@ void rp_v2_counts(struct rp_plan_v2 *v2, struct rp_plan_counts *counts);
 
 RP_MUST_CHECK int rp_v2_save(const struct rp_plan_v2 *v2, void *token, size_t *bytes,
                              struct rp_error *error);
-/** rp_plan_load and rp_plan_resume; rp_plan_start; rp_plan_follow. */
+/** rp_plan_load and rp_plan_resume; rp_plan_start; rp_plan_rewind; rp_plan_follow. */
 RP_MUST_CHECK int rp_v2_load(struct rp_plan_v2 *v2, const void *token, size_t bytes,
                              struct rp_error *error);
 RP_MUST_CHECK int rp_v2_start(struct rp_plan_v2 *v2, const void *token, size_t bytes,
                               const struct rp_plan_start *start, struct rp_error *error);
+RP_MUST_CHECK int rp_v2_rewind(struct rp_plan_v2 *v2, struct rp_error *error);
 RP_MUST_CHECK int rp_v2_append_weights(struct rp_plan_v2 *v2, uint64_t row, const uint32_t *weights,
                                        struct rp_error *error);
 RP_MUST_CHECK int rp_v2_follow(struct rp_plan_v2 *v2, struct rp_plan_v2 *started,

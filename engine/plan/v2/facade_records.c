@@ -36,6 +36,7 @@ struct line {
     uint32_t record, source; /* source: 0 without one */
     char key[RP_RECORD_NAME_MAX + 1];
     uint64_t value;
+    const struct rp_field *field;
 };
 
 static bool parse(const struct rp_field *field, struct line *line)
@@ -45,6 +46,7 @@ static bool parse(const struct rp_field *field, struct line *line)
     name[field->name_bytes] = 0;
     memcpy(value, field->value, field->value_bytes);
     value[field->value_bytes] = 0;
+    line->field = field;
     line->source = 0;
     line->value = strtoull(value, NULL, 10);
     return sscanf(name, "record[%" SCNu32 "].%63[a-z_][%" SCNu32 "]", &line->record, line->key,
@@ -108,6 +110,9 @@ static void fill(void *context, const struct line *line)
         *entry = (struct rp_source_count){place, line->value};
         if (record->documents_count++ == 0)
             record->documents = entry; /* the lines of a record are neighbours */
+    } else if (strcmp(line->key, "deal") == 0 &&
+               rp_calendar_read_deal(line->field, &record->deal)) {
+        record->sets |= RP_SETS_DEAL;
     }
 }
 
@@ -128,7 +133,8 @@ static int allocate(struct filling *filling, const struct sizes *sizes, struct r
     return 0;
 }
 
-/* Records that the calendar makes by itself, of defaults and ranges, set nothing here. */
+/* Records that the calendar makes by itself, of defaults and ranges, set nothing here. A deal does:
+ * the job from which it was made may be another one now. */
 static bool is_wanted(const struct rp_stage_spec *record, uint64_t row)
 {
     return record->from >= row && record->from > 0 && (record->sets || record->documents_count);

@@ -22,6 +22,7 @@ static void open_source(struct rp_feed *feed, uint32_t number)
     const struct rp_stream_source *source = rp_calendar_source(feed->calendar, number);
     const char *name = name_of(feed, number);
     own->source = source;
+    own->number = (uint16_t)number;
     own->name_hash = rp_hash64(name, strlen(name));
     own->is_atomic = feed->group > 1 || (source && source->too_long != RP_TOO_LONG_CUT);
     own->is_trimmed = source && source->drop_untrained == RP_DROP_FRAGMENTS &&
@@ -78,6 +79,26 @@ static void update_exhausted(struct rp_feed *feed, struct rp_feed_source *own)
                         (limits->max_tokens > 0 && own->state.tokens >= limits->max_tokens);
     feed->is_stale |= is_exhausted != own->is_exhausted;
     own->is_exhausted = is_exhausted;
+    own->plain = is_exhausted ? 0 : own->plain;
+}
+
+/* Of the batch that was read ahead. The last item of a pass is not plain; the first one is visited
+ * when its batch is read. */
+static void update_plain(struct rp_feed_source *own)
+{
+    uint64_t wanted = own->state.pass == 0 ? UINT64_MAX : 0, bit = 1;
+    uint32_t next = own->ahead_next, end = own->ahead_count;
+    own->plain = 0;
+    if (next == end || own->is_exhausted || own->is_atomic || own->is_trimmed || own->has_out)
+        return;
+    if (own->source->view.counts) {
+        wanted = 0;
+        for (uint32_t i = 0; i < end; i++, bit <<= 1)
+            wanted |= own->ahead_passes[i] > own->state.pass ? bit : 0;
+    }
+    end -= own->state.position + (end - next) == own->items;
+    if (next < end)
+        own->plain = wanted & UINT64_MAX << next & UINT64_MAX >> (64 - end);
 }
 
 static void update_source(struct rp_feed *feed, uint32_t number)
@@ -88,21 +109,24 @@ static void update_source(struct rp_feed *feed, uint32_t number)
     own->has_out = own->source && rp_calendar_has_out(feed->calendar, number, feed->row);
     own->is_selected = own->has_out ||
                        (own->source && (own->source->view.counts || own->source->passes > 1));
+    own->tokens_end = own->limits.max_tokens > 0 ? own->limits.max_tokens : UINT64_MAX;
     update_exhausted(feed, own);
+    update_plain(own);
 }
 
-void rp_feed_begin_row(struct rp_feed *feed, uint64_t row)
+void rp_feed_change(struct rp_feed *feed)
 {
-    feed->row = row;
-    feed->is_dry = false;
-    if (row < feed->next_change && feed->stage)
-        return;
+    uint64_t row = feed->row;
+    const struct rp_stage *before = feed->stage;
     feed->stage = rp_calendar_at(feed->calendar, row);
     feed->next_change = rp_min_u64(rp_calendar_next(feed->calendar, row),
                                    rp_calendar_shares(feed->calendar, row, feed->nominal));
     if (feed->limits && row < feed->limits_end)
         feed->next_change = rp_min_u64(feed->next_change, feed->limits_end);
-    for (uint32_t number = 0; number < feed->source_count; number++)
+    feed->plain_max = feed->fixed->long_doc == RP_LONG_DOC_SPLIT ? RP_PIECE_TOKENS_MAX
+                                                                 : feed->stage->seq_len;
+    bool is_ramp = feed->stage == before && row != feed->limits_end; /* only shares change */
+    for (uint32_t number = 0; number < feed->source_count && !is_ramp; number++)
         update_source(feed, number);
     feed->is_stale = true;
 }
@@ -119,6 +143,7 @@ void rp_feed_join(struct rp_feed *feed)
         struct rp_feed_source *own = &feed->sources[number];
         own->state = (struct rp_source_state){.documents = feed->stage->documents[number]};
         own->ahead_next = own->ahead_count = 0;
+        own->plain = 0;
         own->begun_in = 0;
         own->is_exhausted = false;
         count_items(feed, own);
@@ -144,6 +169,7 @@ void rp_feed_restore(struct rp_feed *feed, const struct rp_source_state *states,
         struct rp_feed_source *own = &feed->sources[number];
         own->state = states[number];
         own->ahead_next = own->ahead_count = 0;
+        own->plain = 0;
         own->begun_in = 0;
         count_items(feed, own);
     }
@@ -257,11 +283,10 @@ static int read_ahead(struct rp_feed *feed, struct rp_feed_source *own, struct r
         for (uint32_t i = 0; i < lengths; i++)
             if (own->ahead_length[i] != 0 && own->ahead_length[i] != RP_LENGTH_BAD)
                 own->ahead_length[i] += feed->inserted;
-    if (!view->counts)
-        return 0;
-    int failed = read_counts(feed, own, documents, error);
+    int failed = view->counts ? read_counts(feed, own, documents, error) : 0;
     if (failed < 0)
         own->ahead_count = 0;
+    update_plain(own);
     return failed;
 }
 
@@ -425,8 +450,9 @@ static int fail_fruitless(const struct rp_feed *feed, uint32_t number, struct rp
                    name_of(feed, number), own->state.before);
 }
 
-int rp_feed_next(struct rp_feed *feed, struct rp_item_piece *piece, uint32_t *size,
-                 struct rp_error *error)
+/* rp_feed_next, if it is not known that the next item is plain. */
+static int next(struct rp_feed *feed, struct rp_item_piece *piece, uint32_t *size,
+                struct rp_error *error)
 {
     feed->calls++;
     for (;;) {
@@ -447,6 +473,7 @@ int rp_feed_next(struct rp_feed *feed, struct rp_item_piece *piece, uint32_t *si
                 return failed;
         }
         uint32_t i = own->ahead_next++, epoch = own->state.epoch;
+        own->plain &= ~(UINT64_C(1) << i);
         *piece = (struct rp_item_piece){.item = own->ahead_item[i],
                                         .epoch = epoch,
                                         .source = (uint16_t)number,
@@ -464,4 +491,29 @@ int rp_feed_next(struct rp_feed *feed, struct rp_item_piece *piece, uint32_t *si
         if (own->state.epoch > epoch && own->begun_in == feed->calls && !own->is_exhausted)
             return fail_fruitless(feed, number, error);
     }
+}
+
+int rp_feed_next(struct rp_feed *feed, struct rp_item_piece *piece, uint32_t *size,
+                 struct rp_error *error)
+{
+    struct rp_feed_source *own = rp_feed_plain(feed);
+    if (!own)
+        return next(feed, piece, size, error);
+    uint32_t i = (uint32_t)__builtin_ctzll(own->plain), passed = i - own->ahead_next;
+    uint32_t tokens = (uint32_t)own->ahead_length[i];
+    own->plain &= own->plain - 1;
+    own->ahead_next = i + 1;
+    own->state.position += passed + 1;
+    feed->counts.passed_over += passed;
+    feed->counts.documents++;
+    feed->counts.tokens_read += tokens;
+    *piece = (struct rp_item_piece){own->ahead_item[i], 0, tokens, own->state.epoch, own->number,
+                                    own->state.pass,    0};
+    *size = rp_feed_round(feed, tokens);
+    feed->is_stale |= rp_choosing_charge(&feed->choosing, tokens);
+    own->state.tokens += tokens;
+    own->state.taken++;
+    if (own->state.tokens >= own->tokens_end)
+        update_exhausted(feed, own);
+    return 1;
 }

@@ -14,6 +14,7 @@
 #include "plan/v2/state.h"
 
 #define RP_FEED_AHEAD RP_ORDER_READ_MAX
+RP_STATIC_ASSERT(RP_FEED_AHEAD <= 64, "a batch has a bit for each item");
 
 struct rp_feed_source {
     const struct rp_stream_source *source; /* NULL: it left the config */
@@ -21,6 +22,7 @@ struct rp_feed_source {
     struct rp_limits limits;               /* in force */
     uint64_t items;                        /* in an epoch of state.documents */
     uint64_t begun_in; /* the call of rp_feed_next that visited the epoch's first item */
+    uint16_t number;
     bool is_exhausted, is_atomic, is_trimmed;
     bool has_out;     /* some document of it is in `without` */
     bool is_selected; /* some may be passed over */
@@ -31,6 +33,8 @@ struct rp_feed_source {
 
     /* Items that follow in this pass; with groups, `group` lengths for each item. */
     uint32_t ahead_next, ahead_count;
+    uint64_t plain; /* those that rp_feed_next takes at once; it passes over items between them */
+    uint64_t tokens_end; /* t at which max_tokens is reached */
     uint64_t ahead_item[RP_FEED_AHEAD];
     uint64_t ahead_length[RP_FEED_AHEAD];
     uint8_t ahead_passes[RP_FEED_AHEAD]; /* counts; only if the view has them */
@@ -49,6 +53,7 @@ struct rp_feed {
     /* In force at the row that is being planned. */
     const struct rp_stage *stage;
     uint64_t row, next_change;           /* the first row at which anything here may change */
+    uint64_t plain_max;                  /* the most tokens of a plain item */
     uint64_t *nominal, *wanted, *shares; /* by number */
     const struct rp_limits *limits;      /* a token's, in place of the calendar's; NULL: none */
     uint32_t limits_count;
@@ -65,7 +70,14 @@ RP_MUST_CHECK int rp_feed_open(struct rp_feed *feed, const struct rp_calendar *c
 void rp_feed_close(struct rp_feed *feed);
 
 /** Take over what is in force at a row. Sources that join there get no state by this. */
-void rp_feed_begin_row(struct rp_feed *feed, uint64_t row);
+void rp_feed_change(struct rp_feed *feed);
+static inline void rp_feed_begin_row(struct rp_feed *feed, uint64_t row)
+{
+    feed->row = row;
+    feed->is_dry = false;
+    if (row >= feed->next_change || !feed->stage)
+        rp_feed_change(feed);
+}
 /** Give the sources below stage->joined that have no state yet their first one. */
 void rp_feed_join(struct rp_feed *feed);
 
@@ -74,7 +86,19 @@ void rp_feed_states(const struct rp_feed *feed, struct rp_source_state *states);
 /** Replace the states of all sources. rp_feed_begin_row must follow. */
 void rp_feed_restore(struct rp_feed *feed, const struct rp_source_state *states, uint32_t count);
 
-/** The next piece: 1 with *piece and its *size, or 0 if there is none. Errors: -RP_E_CORRUPT,
+/* The plain item that is next; NULL: none, or it is not known yet. Most items are plain: of a
+ * source with the right to give them, read ahead, selected, cut nowhere, not the last of a pass. */
+static inline struct rp_feed_source *rp_feed_plain(const struct rp_feed *feed)
+{
+    if (feed->is_stale || feed->is_stopped || feed->choosing.count == 0)
+        return NULL;
+    struct rp_feed_source *own = &feed->sources[rp_choosing_first(&feed->choosing)];
+    bool is_plain = own->plain != 0 &&
+                    own->ahead_length[__builtin_ctzll(own->plain)] - 1 < feed->plain_max;
+    return is_plain ? own : NULL;
+}
+
+/** The next piece: 1 with *piece and its *size, or 0 at the end. Errors: -RP_E_CORRUPT,
  * -RP_E_EMPTY, -RP_E_CONFIG; after one the feed is between two states. */
 RP_MUST_CHECK int rp_feed_next(struct rp_feed *feed, struct rp_item_piece *piece, uint32_t *size,
                                struct rp_error *error);

@@ -16,8 +16,8 @@ static int take(struct rp_stores *stores, uint16_t slot, struct rp_error *error)
     return failed;
 }
 
-/* Fill the FIFO, and keep *best the largest piece that fits into the gap (or none). Of equal pieces
- * the older one stays. Inlined, so that *best is in a register. */
+/* Fill the FIFO, and keep *best the largest piece that fits into the gap (or none). The older one
+ * of equal pieces stays. Inlined, so that *best is in a register. */
 static inline __attribute__((always_inline)) int top_up(struct rp_stores *stores, uint32_t gap,
                                                         uint16_t *best, struct rp_error *error)
 {

@@ -105,15 +105,17 @@ static int make_row(struct rp_stores *stores, struct rp_error *error)
 }
 
 /* Plan the next row into the draft: 1, or 0 at the end of the stream. The attempt at the end
- * changes no state: only a row that begins without a waiting piece, or with the actions of a
- * boundary, can be without a fragment, so only then is the state saved. */
+ * changes no state: only a row that begins without a waiting piece and without a plain item, or
+ * with the actions of a boundary, can be without a fragment, so only then is the state saved. */
 static int plan_row(struct rp_planner *plan, struct rp_error *error)
 {
     struct rp_stores *stores = &plan->stores;
     uint64_t row = plan->planned;
     bool is_boundary = row > 0 && row >= stores->feed.next_change &&
                        rp_calendar_is_boundary(plan->calendar, row);
-    bool may_end = is_boundary || rp_stores_are_empty(stores);
+    bool may_end = is_boundary ||
+                   (rp_stores_are_empty(stores) &&
+                    (row >= stores->feed.next_change || !rp_feed_plain(&stores->feed)));
     int failed = may_end ? save_state(plan, &plan->undo, error) : 0;
     if (failed < 0)
         return failed;
@@ -209,7 +211,8 @@ static int keep_row(struct rp_planner *plan, const struct rp_deal *deal, struct 
            draft->count * sizeof *draft->epochs);
     uint64_t cost = 0;
     for (uint32_t i = 0; i < draft->count; i++)
-        cost += rp_deal_cost(deal, rp_feed_round(&plan->stores.feed, draft->fragments[i].length));
+        cost += rp_cost_of(&deal->cost,
+                           rp_feed_round(&plan->stores.feed, draft->fragments[i].length));
     window->costs[window->count] = cost;
     window->rows[window->count++] = (struct rp_dealt_row){window->fragments_used, draft->count,
                                                           draft->tokens};

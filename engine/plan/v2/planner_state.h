@@ -31,12 +31,12 @@ struct rp_planner {
     struct rp_stores stores;  /* after all planned rows */
     uint64_t next_row;        /* g */
     uint64_t planned;         /* the planned row that comes next */
-    struct rp_hash128 digest; /* of the rows before it */
+    struct rp_hash128 digest; /* plan digest of the rows before it */
     bool has_skips, is_over, failed;
     struct rp_error failure;
     struct rp_stores_saved undo; /* the state before a row that may be the end */
     struct rp_deal_window window;
-    struct rp_limits *limits; /* of a token */
+    struct rp_limits *limits; /* limits of a token */
     void *carried;
 };
 

@@ -22,7 +22,7 @@ RP_MUST_CHECK int rp_planner_token_write(struct rp_planner *plan, void *token, s
 
 /* What may differ from the token, and facts that it does not hold. */
 struct rp_stream_resume {
-    const char *begun_records; /* of the checkpoint's contract; NULL: none is known */
+    const char *begun_records; /* records of the checkpoint's contract; NULL: none is known */
     /* Other weights, by source of the config, that were accepted (section 12.4, 7). NULL: none */
     const uint32_t *weights;
     bool grow; /* documents that were appended become a record */
@@ -42,7 +42,7 @@ struct rp_planner_token_info {
     struct rp_stream_position position;
     uint32_t bytes, source_count, stages_begun;
     uint64_t seed;
-    struct rp_hash128 digest; /* of window_first */
+    struct rp_hash128 digest; /* plan digest at window_first */
     struct rp_hash128 tokenizer;
     struct rp_stream_counts counts;
     uint64_t waiting; /* tokens */

@@ -92,7 +92,7 @@ static int check_deal(const struct rp_token2_header *header, struct rp_error *er
                  deal->b <= 64 && deal->h <= deal->b && rp_gcd_u64(deal->h, deal->b) == 1;
     wide row = (wide)deal->b * deal->k * header->seq_len +
                (wide)deal->b * header->seq_len * header->seq_len;
-    if (nested && costs && deal->order <= RP_DEAL_MIDDLE && deal->zero == 0 &&
+    if (nested && costs && deal->order < RP_DEAL_ORDERS && deal->zero == 0 &&
         row * deal->step < COUNT_END)
         return 0;
     return RP_STREAM_TOKEN_DAMAGED(error,

@@ -127,7 +127,7 @@ static int compare_lines(const struct line *a, const struct line *b)
     return order != 0 ? order : a->name_bytes - b->name_bytes;
 }
 
-/* Refuse the first line that only one of both has, or with another value; 0 if there is none. */
+/* Refuse the first line that only one of both has, or with another value; 0 without one. */
 static int compare_stages(const struct rp_token2_resume *resume, const struct entry *had,
                           const struct entry *has)
 {

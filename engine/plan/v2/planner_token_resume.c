@@ -118,7 +118,7 @@ static void close_opened(struct opened *opened)
     *opened = (struct opened){NULL, NULL};
 }
 
-/* The records of a contract, of the history, or made again: *text_out is NULL if there are none. */
+/* The records of a contract, of the history, or made again: *text_out is NULL without records. */
 static int find_text(const struct rp_token2_resume *resume, unsigned from, char **text_out)
 {
     const char *given = resume->with->begun_records;

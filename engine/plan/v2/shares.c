@@ -7,18 +7,12 @@
 #define WHOLE (UINT64_C(1) << 32)
 #define LEVELS 1024u
 
-static uint64_t rest_of(uint64_t x, uint64_t share, uint64_t sum)
-{
-    return x * WHOLE - share * sum;
-}
-
-/* How many of the sources have a rest of at least `least`. */
-static uint32_t count_rests(const uint64_t *x, const uint64_t *shares, uint32_t count, uint64_t sum,
-                            uint64_t least)
+/* How many of the rests are at least `least`. */
+static uint32_t count_rests(const uint64_t *rests, uint32_t count, uint64_t least)
 {
     uint32_t found = 0;
     for (uint32_t i = 0; i < count; i++)
-        found += rest_of(x[i], shares[i], sum) >= least;
+        found += rests[i] >= least;
     return found;
 }
 
@@ -27,20 +21,22 @@ static uint32_t count_rests(const uint64_t *x, const uint64_t *shares, uint32_t 
 static void give_rests(const uint64_t *x, uint64_t *shares, uint32_t count, uint64_t sum,
                        uint32_t left)
 {
+    uint64_t rests[RP_SOURCES_MAX];
+    for (uint32_t i = 0; i < count; i++)
+        rests[i] = x[i] * WHOLE - shares[i] * sum;
     uint64_t low = 1, high = sum; /* the greatest value that at least `left` rests have */
     while (high - low > 1) {
         uint64_t middle = low + (high - low) / 2;
-        if (count_rests(x, shares, count, sum, middle) >= left)
+        if (count_rests(rests, count, middle) >= left)
             low = middle;
         else
             high = middle;
     }
-    uint32_t equal = left - count_rests(x, shares, count, sum, low + 1);
+    uint32_t equal = left - count_rests(rests, count, low + 1);
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t rest = rest_of(x[i], shares[i], sum);
-        bool is_last = rest == low && equal > 0;
+        bool is_last = rests[i] == low && equal > 0;
         equal -= is_last;
-        shares[i] += rest > low || is_last;
+        shares[i] += rests[i] > low || is_last;
     }
 }
 

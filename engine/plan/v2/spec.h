@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/cost.h"
 #include "base/fail.h"
 #include "base/hash.h"
 #include "plan/plan.h" /* enums of shuffle, packing, fill and long_doc; RP_LENGTH_BAD */
@@ -28,7 +29,13 @@
 enum rp_too_long { RP_TOO_LONG_CUT, RP_TOO_LONG_DROP, RP_TOO_LONG_TRUNCATE, RP_TOO_LONG_ERROR };
 enum rp_drop_untrained { RP_KEEP_UNTRAINED, RP_DROP_DOCUMENTS, RP_DROP_FRAGMENTS };
 enum rp_on_exhausted { RP_EXHAUSTED_CONTINUE, RP_EXHAUSTED_STOP, RP_EXHAUSTED_ERROR };
-enum rp_deal_order { RP_DEAL_DESCENDING, RP_DEAL_MIDDLE };
+enum rp_deal_order {
+    RP_DEAL_DESCENDING,
+    RP_DEAL_MIDDLE,
+    RP_DEAL_WAVE,
+    RP_DEAL_LATE_WAVE,
+    RP_DEAL_ORDERS, /* their number */
+};
 
 /* Section 1.1. Members that a rule of the text sets to 0 are set by rp_calendar_open. */
 struct rp_stream_fixed {
@@ -84,7 +91,7 @@ struct rp_stream_source {
     /* It left the config, and only stages that are begun name it (section 9.3). All but the name is
      * ignored. */
     bool is_absent;
-    enum rp_too_long too_long; /* RP_TOO_LONG_CUT: not atomic. Of a group: never CUT */
+    enum rp_too_long too_long; /* RP_TOO_LONG_CUT: not atomic. A group is never CUT */
     enum rp_drop_untrained drop_untrained;
     uint8_t passes;          /* R: the greatest count of `repeat`, 1 without one */
     struct rp_limits limits; /* before any stage sets them */
@@ -94,8 +101,13 @@ struct rp_stream_source {
 struct rp_deal {
     uint32_t window, step, tier, bundle; /* Y, T, C, m; window 0: off */
     enum rp_deal_order order;
-    uint32_t k, w; /* K; w: the window of attention */
-    uint8_t h, b;
+    union {
+        struct rp_cost cost;
+        struct {
+            uint32_t k, w;
+            uint8_t h, b;
+        };
+    };
 };
 
 /* Bits of rp_stage_spec.sets. */
@@ -109,6 +121,9 @@ enum {
     RP_SETS_SPREAD = 1 << 6,
     RP_SETS_MAX_DOCS = 1 << 7,
     RP_SETS_DEAL = 1 << 8,
+    /* `deal` is the present job's: it becomes a record where the stage is not begun. Without
+     * RP_SETS_DEAL. */
+    RP_WANTS_DEAL = 1 << 9,
 };
 
 struct rp_limits_change {

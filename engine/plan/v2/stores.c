@@ -48,25 +48,25 @@ static int reserve_pieces(struct rp_stores *stores, uint32_t pieces, struct rp_e
     struct rp_item_piece *fifo = rp_calloc(pieces + 1, sizeof *fifo);
     uint32_t *sizes = rp_calloc(pieces + 1, sizeof *sizes);
     struct rp_pool_entry *pool = rp_calloc(pieces, sizeof *pool);
-    uint32_t *turns = rp_calloc(pieces, sizeof *turns);
+    struct rp_pool_place *places = rp_calloc(pieces, sizeof *places);
     struct rp_piece_node *nodes = rp_calloc(pieces + 1, sizeof *nodes);
-    if (!fifo || !sizes || !pool || !turns || !nodes) {
+    if (!fifo || !sizes || !pool || !places || !nodes) {
         free(fifo);
         free(sizes);
         free(pool);
-        free(turns);
+        free(places);
         free(nodes);
         return fail_memory(pieces, error);
     }
     free(stores->fifo);
     free(stores->fifo_sizes);
     free(stores->pool);
-    free(stores->turns);
+    free(stores->places);
     free(stores->nodes);
     stores->fifo = fifo;
     stores->fifo_sizes = sizes;
     stores->pool = pool;
-    stores->turns = turns;
+    stores->places = places;
     stores->nodes = nodes;
     stores->capacity = pieces;
     return 0;
@@ -157,7 +157,7 @@ void rp_stores_close(struct rp_stores *stores)
     free(stores->fifo);
     free(stores->fifo_sizes);
     free(stores->pool);
-    free(stores->turns);
+    free(stores->places);
     free(stores->rows);
     free(stores->nodes);
     free(stores->draft.fragments);
@@ -169,13 +169,9 @@ void rp_stores_close(struct rp_stores *stores)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-void rp_stores_begin_row(struct rp_stores *stores, uint64_t row)
+void rp_stores_change(struct rp_stores *stores)
 {
-    const struct rp_stage *before = stores->feed.stage;
-    rp_feed_begin_row(&stores->feed, row);
     const struct rp_stage *stage = stores->feed.stage;
-    if (stage == before)
-        return;
     stores->seq_len = stage->seq_len;
     stores->window_max = stage->window;
     stores->spread = stage->spread;
@@ -187,7 +183,9 @@ void rp_stores_begin_row(struct rp_stores *stores, uint64_t row)
 void rp_stores_clear(struct rp_stores *stores)
 {
     stores->head = stores->queued = stores->pool_count = 0;
-    stores->pool_row = 0;
+    stores->pool_row = stores->pool_turn = stores->pool_arrivals = 0;
+    for (uint32_t slot = 0; slot < stores->capacity; slot++)
+        stores->places[slot].slot = slot;
     if (stores->window.capacity > 0)
         rp_window_clear(&stores->window);
     if (stores->open.capacity > 0)
@@ -196,11 +194,6 @@ void rp_stores_clear(struct rp_stores *stores)
         stores->nodes[node].next = node + 1;
     stores->nodes[stores->capacity].next = 0;
     stores->node_free = 1;
-}
-
-bool rp_stores_are_empty(const struct rp_stores *stores)
-{
-    return rp_stores_fifo_count(stores) == 0 && stores->pool_count == 0 && stores->open.count == 0;
 }
 
 /* ---- FIFO, pool, open rows ------------------------------------------------------------------- */
@@ -259,52 +252,53 @@ int rp_draft_take_group(struct rp_stores *stores, const struct rp_item_piece *pi
 
 /* ---- the pool -------------------------------------------------------------------------------- */
 
-/* The turns are an array of their own, which is searched in vectors for each row of the pool. */
-void rp_stores_enter_pool(struct rp_stores *stores, const struct rp_item_piece *piece)
+/* Steps over entries with later turns: few for an entry that is new, whose turn is 0. */
+static void insert(struct rp_stores *stores, struct rp_pool_place place)
+{
+    struct rp_pool_place *places = stores->places;
+    uint32_t at = stores->pool_count++;
+    while (at > 0 &&
+           (places[at - 1].turn < place.turn ||
+            (places[at - 1].turn == place.turn && places[at - 1].arrival < place.arrival))) {
+        places[at] = places[at - 1];
+        at--;
+    }
+    places[at] = place;
+}
+
+/** Append an entry to the pool. */
+void rp_stores_add_entry(struct rp_stores *stores, const struct rp_pool_entry *entry)
 {
     RP_ASSERT(stores->pool_count < stores->capacity);
+    uint32_t slot = stores->places[stores->pool_count].slot;
+    stores->pool[slot] = *entry;
+    insert(stores,
+           (struct rp_pool_place){stores->pool_turn + entry->turn, stores->pool_arrivals++, slot});
+}
+
+void rp_stores_enter_pool(struct rp_stores *stores, const struct rp_item_piece *piece)
+{
     if (stores->pool_count == 0)
         stores->pool_row = stores->feed.row;
-    stores->turns[stores->pool_count] = 0;
-    stores->pool[stores->pool_count++] = (struct rp_pool_entry){
-        .piece = *piece, .rows = (uint32_t)rp_div_up(piece->length, stores->seq_len)};
-}
-
-/* The oldest entry with the least turn, which is subtracted from all. */
-static uint32_t choose(struct rp_stores *stores)
-{
-    uint32_t *turns = stores->turns, count = stores->pool_count, least = UINT32_MAX, chosen = 0;
-    for (uint32_t i = 0; i < count; i++)
-        least = turns[i] < least ? turns[i] : least;
-    while (turns[chosen] != least)
-        chosen++;
-    for (uint32_t i = 0; i < count; i++)
-        turns[i] -= least;
-    return chosen;
-}
-
-static void remove_entry(struct rp_stores *stores, uint32_t number)
-{
-    uint32_t after = --stores->pool_count - number;
-    memmove(stores->pool + number, stores->pool + number + 1, after * sizeof *stores->pool);
-    memmove(stores->turns + number, stores->turns + number + 1, after * sizeof *stores->turns);
+    rp_stores_add_entry(
+        stores, &(struct rp_pool_entry){
+                    .piece = *piece, .rows = (uint32_t)rp_div_up(piece->length, stores->seq_len)});
 }
 
 int rp_stores_pool_row(struct rp_stores *stores, struct rp_error *error)
 {
-    uint32_t chosen = choose(stores);
-    struct rp_pool_entry *entry = &stores->pool[chosen];
+    struct rp_pool_place place = stores->places[--stores->pool_count];
+    struct rp_pool_entry *entry = &stores->pool[place.slot];
+    stores->pool_turn = place.turn;
+    place.turn += (UINT64_C(1) << 32) / entry->rows;
     rp_draft_cut(stores, &entry->piece, stores->seq_len);
-    stores->turns[chosen] += (uint32_t)((UINT64_C(1) << 32) / entry->rows);
     int left = rp_feed_trim(&stores->feed, &entry->piece, error);
     if (left < 0)
         return left;
-    if (left == 0 || entry->piece.length <= stores->seq_len) {
-        struct rp_item_piece rest = entry->piece;
-        remove_entry(stores, chosen);
-        if (left > 0)
-            rp_stores_push(stores, &rest, rp_feed_round(&stores->feed, rest.length));
-    }
+    if (left > 0 && entry->piece.length > stores->seq_len)
+        insert(stores, place);
+    else if (left > 0)
+        rp_stores_push(stores, &entry->piece, rp_feed_round(&stores->feed, entry->piece.length));
     stores->pool_row = stores->pool_count > 0 ? stores->feed.row : 0;
     return 0;
 }

@@ -19,6 +19,13 @@ struct rp_waiting_row {
     uint32_t first, last; /* nodes */
 };
 
+/* The order of the pool's entries: by turn, the oldest first among equals. */
+struct rp_pool_place {
+    uint64_t turn; /* of section 7, and all that was subtracted from it */
+    uint64_t arrival;
+    uint32_t slot;
+};
+
 struct rp_piece_node {
     struct rp_item_piece piece;
     uint32_t next; /* node, or the next free one; 0: none */
@@ -41,12 +48,14 @@ struct rp_stores {
 
     uint32_t capacity;          /* pieces, all stores together */
     struct rp_item_piece *fifo; /* by slot of `window`, or from `head` on */
-    uint32_t *fifo_sizes;       /* of the queue */
+    uint32_t *fifo_sizes;       /* sizes in the queue */
     uint32_t head, queued;      /* the queue */
     struct rp_window window;    /* lookahead: sizes */
     uint32_t pool_count;
-    struct rp_pool_entry *pool; /* in order of arrival; their turns are in `turns` */
-    uint32_t *turns;
+    struct rp_pool_entry *pool;   /* by slot, without turns */
+    struct rp_pool_place *places; /* pool_count, the next entry last; then those of free slots */
+    uint64_t pool_turn;           /* subtracted from turns so far */
+    uint64_t pool_arrivals;
     uint64_t pool_row;
     struct rp_window open;       /* best_fit: gaps */
     struct rp_waiting_row *rows; /* by slot of `open` */
@@ -70,15 +79,25 @@ RP_MUST_CHECK int rp_stores_reserve(struct rp_stores *stores, const struct rp_st
 RP_MUST_CHECK int rp_stores_reserve_fragments(struct rp_stores *stores, uint32_t fragments,
                                               struct rp_error *error);
 
+void rp_stores_change(struct rp_stores *stores);
 /** Take over what is in force at a row (rp_feed_begin_row). */
-void rp_stores_begin_row(struct rp_stores *stores, uint64_t row);
+static inline void rp_stores_begin_row(struct rp_stores *stores, uint64_t row)
+{
+    const struct rp_stage *before = stores->feed.stage;
+    rp_feed_begin_row(&stores->feed, row);
+    if (stores->feed.stage != before)
+        rp_stores_change(stores);
+}
 /** Empty all stores, for the packing in force. */
 void rp_stores_clear(struct rp_stores *stores);
 static inline uint32_t rp_stores_fifo_count(const struct rp_stores *stores)
 {
     return stores->packing == RP_PACKING_LOOKAHEAD ? stores->window.count : stores->queued;
 }
-bool rp_stores_are_empty(const struct rp_stores *stores);
+static inline bool rp_stores_are_empty(const struct rp_stores *stores)
+{
+    return rp_stores_fifo_count(stores) == 0 && stores->pool_count == 0 && stores->open.count == 0;
+}
 
 /** Move the queue to the front of its array. */
 void rp_stores_make_room(struct rp_stores *stores);
@@ -95,6 +114,7 @@ static inline void rp_stores_push(struct rp_stores *stores, const struct rp_item
     stores->fifo[stores->head + stores->queued] = *piece;
     stores->fifo_sizes[stores->head + stores->queued++] = size;
 }
+void rp_stores_add_entry(struct rp_stores *stores, const struct rp_pool_entry *entry);
 void rp_stores_enter_pool(struct rp_stores *stores, const struct rp_item_piece *piece);
 /** Enter a piece (section 7). */
 static inline void rp_stores_enter(struct rp_stores *stores, const struct rp_item_piece *piece,

@@ -59,6 +59,19 @@ void rp_stores_measure(const struct rp_stores *stores, struct rp_snapshot *snaps
         snapshot->open_piece_count += stores->rows[slot].count;
 }
 
+/* In order of arrival. */
+static void copy_pool(const struct rp_stores *stores, struct rp_snapshot *snapshot)
+{
+    const struct rp_pool_place *places = stores->places;
+    for (uint32_t i = 0; i < stores->pool_count; i++) {
+        uint32_t older = 0;
+        for (uint32_t other = 0; other < stores->pool_count; other++)
+            older += places[other].arrival < places[i].arrival;
+        snapshot->pool[older] = stores->pool[places[i].slot];
+        snapshot->pool[older].turn = (uint32_t)(places[i].turn - stores->pool_turn);
+    }
+}
+
 static void copy_open_rows(const struct rp_stores *stores, struct rp_snapshot *snapshot)
 {
     uint32_t rows = 0, pieces = 0;
@@ -88,10 +101,7 @@ void rp_stores_copy(const struct rp_stores *stores, struct rp_snapshot *snapshot
         memcpy(snapshot->fifo, stores->fifo + stores->head,
                stores->queued * sizeof *snapshot->fifo);
     }
-    for (uint32_t i = 0; i < stores->pool_count; i++) {
-        snapshot->pool[i] = stores->pool[i];
-        snapshot->pool[i].turn = stores->turns[i];
-    }
+    copy_pool(stores, snapshot);
     copy_open_rows(stores, snapshot);
 }
 
@@ -140,9 +150,10 @@ uint64_t rp_stores_waiting(const struct rp_stores *stores, uint32_t source)
         tokens += piece->source == source ? piece->length : 0;
         slot = slot ? rp_window_newer(&stores->window, slot) : 0;
     }
-    for (uint32_t i = 0; i < stores->pool_count; i++)
-        if (stores->pool[i].piece.source == source)
-            tokens += stores->pool[i].piece.length;
+    for (uint32_t i = 0; i < stores->pool_count; i++) {
+        const struct rp_item_piece *piece = &stores->pool[stores->places[i].slot].piece;
+        tokens += piece->source == source ? piece->length : 0;
+    }
     slot = rp_stores_oldest_row(stores);
     for (; slot != RP_WINDOW_NONE; slot = rp_window_newer(&stores->open, slot))
         for (uint32_t node = stores->rows[slot].first; node != 0; node = stores->nodes[node].next)
@@ -202,10 +213,8 @@ static int fill_pool(struct rp_stores *stores, const struct rp_snapshot *snapsho
             return failed;
         if (entry->piece.length <= stores->seq_len || entry->rows < 2)
             return fail_state("the length of pool entry", i, error);
-        if (size == 0)
-            continue;
-        stores->turns[stores->pool_count] = entry->turn;
-        stores->pool[stores->pool_count++] = *entry;
+        if (size > 0)
+            rp_stores_add_entry(stores, entry);
     }
     stores->pool_row = stores->pool_count > 0 ? snapshot->pool_row : 0;
     return 0;

@@ -11,7 +11,7 @@
 #include "plan/v2/planner_token_format.h"
 
 struct rp_unseen {
-    struct rp_order order; /* of pass 0 of the token's epoch */
+    struct rp_order order; /* order of pass 0 of the token's epoch */
     uint64_t documents, before, position;
     uint32_t group;
     bool passed; /* all of pass 0 was read */

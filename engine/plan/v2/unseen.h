@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* unseen.h — documents of a source that a state token has used, for `unseen_of` (STREAM2.md section
- * 12.7). Of tokens of version 2, and of version 1 with one lane.
+ * 12.7). Tokens are of version 2, or of version 1 with one lane.
  *
  * Each answer is computed by the inverse permutation: nothing is kept for each document. After it
  * is open, any number of threads may use it at the same time. */

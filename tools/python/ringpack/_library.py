@@ -48,6 +48,7 @@ RECORDS = {  # struct rp_row_info, struct rp_provenance, struct rp_row_plan
 }
 SECTION_ROOM = 16  # length of every array by section
 NEXT_BATCH, NEXT_EMPTY, NEXT_END = 1, 2, 3  # enum rp_next
+KNOWN_STEP, KNOWN_COST = 1, 2  # enum rp_known_sums
 
 
 class Error(Structure):
@@ -102,6 +103,8 @@ class BatchInfo(Structure):
         *((name, c_uint32) for name in "tokens_loss max_seqlen segments reserved".split()),
         ("sum_len_squared", c_uint64),
         ("sections", c_void_p * SECTION_ROOM),
+        *((name, c_uint64) for name in "step_rows step_tokens step_tokens_loss cost".split()),
+        *((name, c_uint32) for name in "known reserved_2".split()),
     ]
 
 

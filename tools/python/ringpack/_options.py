@@ -152,6 +152,9 @@ class RunOptions(TypedDict, total=False):
     """type of input_ids, labels and position_ids; auto = of the profile"""
     label_mode: Literal["shifted", "aligned"]
     """label of a position: the next token (shifted) or the token itself (aligned)"""
+    cost: Union[Number, Mapping[str, Any]]
+    """cost of rows: the length at which attention costs as much as all else, or the model's
+    numbers, {hidden: 4096, ffn: 14336, heads: 32, kv_heads: 8}"""
     cpus: str
     """CPUs of the engine, for instance 0-7,16-23; its memory is then on their NUMA nodes"""
     readers: Number

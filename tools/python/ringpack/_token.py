@@ -21,7 +21,7 @@ _PACKINGS = ("lookahead", "concat", "best_fit")
 _FILLS = ("pad", "split")
 _LONG_DOCS = ("split", "truncate", "drop")
 _EXHAUSTED = ("continue", "stop", "error")
-_ORDERS = ("descending", "middle")
+_ORDERS = ("descending", "middle", "wave", "late_wave")
 _NO_TOKEN = 2**32 - 1
 
 # ---- versions 1 to 3 -----------------------------------------------------------------------------

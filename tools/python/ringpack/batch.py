@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from ._arguments import FilePath
 from ._lease import Lease, Terms
+from ._library import KNOWN_COST, KNOWN_STEP
 from ._state import state_in_form, token_of
 from ._token import epoch_of
 from ._views import FLAT, ROWS, Look, import_jax, import_torch, look_at, own, tensor_of
@@ -84,6 +85,27 @@ class Document(NamedTuple):
 
 def _number(name: str, text: str) -> Any:
     return property(lambda batch: getattr(batch._terms.info, name), doc=text)
+
+
+def _sum_of_step(name: str, text: str) -> Any:
+    def read(batch: "Batch") -> int:
+        number = batch.sum_of_step(name)
+        if number is None:
+            raise RingpackError(
+                f"batch {batch.number}: {name} is not known: its step began before the row from "
+                "which this engine can plan, or the index of a document in it is damaged",
+                "sum up tokens_loss over the ranks in this step, or resume at a step boundary; "
+                "the next step is known",
+            )
+        return number
+
+    return property(read, doc=f"{text} {_OF_STEP}")
+
+
+_OF_STEP = (
+    "Over all rows of this batch's step, of all ranks, micro-batches and nodes: the same number in "
+    "each batch of the step, known before the first one. RingpackError: this engine cannot know it."
+)
 
 
 class Sections(Mapping[str, Any]):
@@ -150,6 +172,9 @@ class Batch(Mapping[str, Any]):
     max_seqlen: int = _number("max_seqlen", "Tokens of the longest segment of cu_seqlens.")
     segments: int = _number("segments", "Segments of cu_seqlens, pad tails included.")
     sum_len_squared: int = _number("sum_len_squared", "Sum of squared fragment lengths: tokens².")
+    step_rows: int = _sum_of_step("step_rows", "Rows that are not padding only.")
+    step_tokens: int = _sum_of_step("step_tokens", "Tokens that are not padding.")
+    step_tokens_loss: int = _sum_of_step("step_tokens_loss", "Labels that are not -100.")
 
     def __new__(cls, values: Any = None) -> Any:
         """A dict of `values`: transformers and accelerate build a mapping of the same type when
@@ -438,6 +463,20 @@ class Batch(Mapping[str, Any]):
                 "call state_dict() of a batch earlier, and keep what it returns",
             )
         return state_in_form(token, form.client.state_bytes, form.kind, text)
+
+    def sum_of_step(self, name: str) -> Optional[int]:
+        """As the property of this name; None if it cannot be known."""
+        info = self._terms.info
+        return int(getattr(info, name)) if info.known & KNOWN_STEP else None
+
+    @property
+    def cost(self) -> Optional[int]:
+        """Cost of the rows of this batch by the cost model of the run (STREAM2.md section 8), in
+        units of one token's attention to one token: the sum over the fragments, l being their
+        places, of l·(K + l). Proportional to the time of forward and backward. None: the run has
+        neither the key `cost` nor a deal."""
+        info = self._terms.info
+        return int(info.cost) if info.known & KNOWN_COST else None
 
     @property
     def epoch(self) -> int:

@@ -3,7 +3,7 @@
 
 A step is found by its state token, which `ringpack state` makes. A private engine, with its own
 run directory and without checkpoints, delivers the rows from there on as any engine would: bytes
-take the same path as in the run. Of the run, only its config or one of its checkpoints is read, and
+take the same path as in the run. Only the run's config or one of its checkpoints is read, and
 no file is changed.
 """
 
@@ -41,6 +41,10 @@ class ReplayedBatch(dict[str, Any]):
         self.max_seqlen: int = batch.max_seqlen
         self.segments: int = batch.segments
         self.sum_len_squared: int = batch.sum_len_squared
+        self.step_rows: Optional[int] = batch.sum_of_step("step_rows")
+        self.step_tokens: Optional[int] = batch.sum_of_step("step_tokens")
+        self.step_tokens_loss: Optional[int] = batch.sum_of_step("step_tokens_loss")
+        self.cost: Optional[int] = batch.cost
 
 
 class Replay:

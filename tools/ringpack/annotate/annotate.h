@@ -23,7 +23,7 @@
 /* The values of a column: 8 bytes each, as u64, i64 or f64 by their type. */
 struct rp_gathered {
     const char *column;             /* its name */
-    const char *field;              /* of a row */
+    const char *field;              /* field of a row */
     enum rp_index_column_type type; /* holds all values; NONE: there are none yet */
     uint64_t count;
     bool has_large;                     /* a value of 2^63 or more */

@@ -43,7 +43,7 @@ struct annotating {
     struct rp_index *index;
     const struct rp_index_source *source;
     uint64_t missing;           /* documents of the segments without the column that is read */
-    struct rp_gathered *values; /* of each column */
+    struct rp_gathered *values; /* one for each column */
     struct rp_index_new_column *columns; /* [columns * segments of the source] */
     uint32_t count;
 };

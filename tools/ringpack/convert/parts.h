@@ -14,7 +14,7 @@ struct rp_convert_options {
     struct rp_mask_choice mask; /* --drop-labels is "none" */
     uint64_t vocab_size, min_bytes, split_bytes, max_tokens, group_bytes;
     uint32_t workers;     /* 0: as many as there are CPUs, eight at most */
-    uint32_t part, parts; /* of --part; parts 0: all tasks are this process's */
+    uint32_t part, parts; /* from --part; parts 0: all tasks are this process's */
 };
 
 /* The part that a task made, as in its record. */

@@ -19,7 +19,7 @@ struct rp_origin {
     char *checkpoint; /* its path, where `path` is one or a directory; else NULL */
     char *token;      /* its state token; NULL = none */
     size_t token_bytes;
-    char *contract; /* of the checkpoint; NULL: none is known */
+    char *contract; /* the checkpoint's; NULL: none is known */
     size_t contract_bytes;
     bool has_position;    /* the position of the checkpoint or the engine: */
     uint64_t position;    /* a row */

@@ -57,6 +57,17 @@ static int make_scratch(struct rp_walk *walk, struct rp_error *error)
     return walk->scratch ? 0 : no_memory(error);
 }
 
+/* The run began with the records of its contract: its index may have grown, and its job may be
+ * another one. */
+static int keep_zero(struct rp_walk *walk, struct rp_error *error)
+{
+    int code = rp_plan_rewind(walk->plan, error);
+    if (code == 0)
+        code = keep_state(walk, &walk->zero, error);
+    return code == 0 ? rp_plan_load(walk->plan, walk->given.token, walk->given.bytes, false, error)
+                     : code;
+}
+
 static int open_parts(struct rp_walk *walk, const void *token, size_t bytes,
                       const struct rp_record *contract, struct rp_error *error)
 {
@@ -79,6 +90,8 @@ static int open_parts(struct rp_walk *walk, const void *token, size_t bytes,
             code = make_scratch(walk, error);
         if (code == 0)
             code = keep_state(walk, &walk->given, error);
+        if (code == 0 && !walk->is_reweighted && rp_plan_version(walk->plan) == 2)
+            code = keep_zero(walk, error);
     }
     return code == 0 ? find_identity(walk, error) : code;
 }

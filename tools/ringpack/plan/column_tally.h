@@ -14,7 +14,7 @@
 #include "plan/v2/expression.h"
 
 #define RP_COLUMN_VALUES_MAX 16u
-#define RP_COLUMNS_COUNTED_MAX 8u /* of a source */
+#define RP_COLUMNS_COUNTED_MAX 8u /* columns of a source */
 
 struct rp_column_value {
     uint64_t value; /* two's complement in a column of signed numbers */
@@ -24,13 +24,13 @@ struct rp_column_value {
 struct rp_column_counts {
     char name[RP_EXPRESSION_NAME_MAX + 1];
     struct rp_column *column;
-    uint32_t count; /* of values; RP_COLUMN_VALUES_MAX + 1: more, it is not printed */
+    uint32_t count; /* values; RP_COLUMN_VALUES_MAX + 1: more, it is not printed */
     struct rp_column_value values[RP_COLUMN_VALUES_MAX];
 };
 
-/* Of one source. All zero: it has no selection. */
+/* One source's tally. All zero: it has no selection. */
 struct rp_column_tally {
-    uint64_t documents, selected, takes; /* of an epoch: documents; those taken; times taken */
+    uint64_t documents, selected, takes; /* in an epoch: documents; those taken; times taken */
     bool has_selection;
     uint32_t count;
     struct rp_column_counts *columns; /* [RP_COLUMNS_COUNTED_MAX] */

@@ -80,14 +80,17 @@ int rp_picture_draw(FILE *out, const struct rp_picture *picture,
         return code;
     double padding_top = HEADER_HEIGHT + rp_mixture_height(&bands);
     double lengths_top = padding_top + RP_PADDING_HEIGHT;
-    bool is_empty = picture->rows == 0;
-    begin(out, &bands, is_empty ? HEADER_HEIGHT : lengths_top + RP_LENGTHS_HEIGHT);
+    double layout_top = lengths_top + RP_LENGTHS_HEIGHT;
+    bool is_empty = picture->rows == 0, has_layout = picture->layout->choice_count > 0;
+    begin(out, &bands, is_empty ? HEADER_HEIGHT : layout_top + (has_layout ? RP_LAYOUT_HEIGHT : 0));
     header(out, picture, counts, is_complete);
     if (!is_empty) {
         rp_draw_mixture(out, picture, &bands, HEADER_HEIGHT);
         rp_draw_padding(out, picture, counts, padding_top);
         rp_draw_lengths(out, picture, lengths_top);
         rp_draw_ranks(out, picture, lengths_top);
+        if (has_layout)
+            rp_draw_layout(out, picture->layout, layout_top);
     }
     fputs("</svg>\n", out);
     return 0;

@@ -16,7 +16,7 @@ struct rp_band {
 /* The sources that are drawn, the largest first. */
 struct rp_bands {
     struct rp_band bands[RP_PICTURE_BANDS];
-    uint32_t count; /* of `bands` */
+    uint32_t count; /* number of `bands` */
     uint32_t rest;  /* how many sources are the last band; 0 = each band is a source */
 };
 

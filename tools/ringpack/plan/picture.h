@@ -38,8 +38,9 @@ struct rp_picture {
     uint64_t *source_tokens; /* [column * sources + source] */
     uint64_t documents_by_length[RP_PICTURE_LENGTHS], tokens_by_length[RP_PICTURE_LENGTHS];
     struct rp_picture_rank *ranks;        /* [steps.ranks] */
-    uint32_t least_seq_len, most_seq_len; /* of the counted rows */
-    const struct rp_calendar *calendar;   /* of stream version 2, else NULL */
+    uint32_t least_seq_len, most_seq_len; /* least and most among the counted rows */
+    const struct rp_calendar *calendar;   /* calendar of stream version 2, else NULL */
+    const struct rp_layout_tally *layout; /* drawn if it has choices; set before rp_picture_draw */
     uint64_t whole_steps;
     double worst_sum; /* over whole steps: the most squares of a rank, divided by the mean */
 };

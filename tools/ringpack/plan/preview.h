@@ -14,7 +14,7 @@
 #include "plan/plan.h"
 
 struct rp_preview {
-    const char *path; /* of --state; NULL = row 0 */
+    const char *path; /* given by --state; NULL = row 0 */
     char *file;       /* that had the token: `path`, or the newest checkpoint of that directory */
     uint64_t row;
     struct rp_plan_counts counts; /* counts of the rows before */

@@ -24,11 +24,11 @@ struct rp_stage_reach {
 /* A source in a stage. */
 struct rp_stage_part {
     uint64_t tokens;              /* in its rows, withheld ones left out */
-    struct rp_stage_reach at_end; /* of the stage, or of the planned rows */
+    struct rp_stage_reach at_end; /* end of the stage, or of the planned rows */
 };
 
 struct rp_stage_rows {
-    const struct rp_stage *stage; /* of the calendar */
+    const struct rp_stage *stage; /* stage of the calendar */
     uint64_t end;                 /* the next stage's first row, or RP_NO_ROW */
     uint64_t rows, places, tokens, withheld_rows, padding;
     struct rp_stage_part *sources; /* [source_count] */

@@ -85,7 +85,7 @@ int rp_cmd_report_page(int argc, char **argv)
         .help = "Write one page about a run: its engine, and its checkpoints.",
         .notes =
             "Of a running engine: speed, fill, waits of each rank, sources with their epochs, "
-            "saves, versions, the contract. Of a directory of checkpoints: position, throughput, "
+            "saves, versions, the contract. For a directory of checkpoints: position, throughput, "
             "fill and mixture from save to save, and the ranks and versions that wrote them. The "
             "page loads nothing and has no script.\n\n"
             "  ringpack report pretrain checkpoints -o run.html",

@@ -190,6 +190,18 @@ static int leave_stage_end(struct rp_verify *v, struct rp_error *error)
     return code;
 }
 
+static int check_deals(const struct rp_config *config, struct rp_error *error)
+{
+    for (uint32_t i = 0; i < config->stages.count; i++)
+        if (rp_verify_is_of_job(&config->stages.stages[i].deal))
+            return rp_fail(error, -RP_E_CONFIG,
+                           "write `tier` into the deal of the stage: `ringpack plan` lists it",
+                           "the deal of stage %" PRIu32
+                           " follows from the ranks of the job, and verify runs many jobs",
+                           i);
+    return 0;
+}
+
 static int run(struct rp_verify *v, struct rp_error *error)
 {
     v->rows = v->rows ? v->rows : ROWS_STANDARD;
@@ -217,7 +229,9 @@ static int verify(void *argument, const struct rp_config *config)
     while (v->seed == 0)
         if (getrandom(&v->seed, 4, 0) != 4) /* short enough to be typed */
             v->seed = 1;
-    int code = rp_stream_open_corpus(&v->corpus, config, false, &error);
+    int code = check_deals(config, &error);
+    if (code >= 0)
+        code = rp_stream_open_corpus(&v->corpus, config, false, &error);
     if (code >= 0)
         code = rp_stream_open_plan(&v->plan, config, v->corpus, &error);
     if (code >= 0)

@@ -12,6 +12,7 @@
 #include "verify/killed_run.h"
 #include "job/trainer.h"
 
+#define DEAL_BYTES 512u
 #define TOPOLOGIES_MAX 128u
 #define PAUSE_NS 15000000u
 
@@ -82,6 +83,25 @@ void rp_verify_add_typed(const struct rp_verify *v, struct rp_words *words)
     rp_words_add(words, "--replicas=1"); /* one trainer of each rank is run here */
 }
 
+/* A deal that takes ranks and batches from the job gets those of the config, because the lives
+ * begin with others. */
+static void add_deal(const struct rp_config *config, struct rp_words *words)
+{
+    const struct rp_config_deal *deal = &config->deal;
+    uint64_t ranks = config->dp_world_size, rows = config->batch_size;
+    char text[DEAL_BYTES], bundle[48] = "";
+    if (!rp_verify_is_of_job(deal))
+        return;
+    rp_config_value_text(config, "deal", text, sizeof text);
+    char *end = strrchr(text, '}'); /* none: `auto` */
+    if (end)
+        *end = '\0';
+    if (!(deal->sets & RP_DEAL_BUNDLE))
+        snprintf(bundle, sizeof bundle, ", bundle: %" PRIu64, rows);
+    rp_words_add(words, "--deal=%s%stier: %" PRIu64 "%s%s}", end ? text : "{", end ? ", " : "",
+                 ranks * rows, bundle, deal->sets & RP_DEAL_ORDER ? "" : ", order: middle");
+}
+
 /* The topology, and a checkpoint directory that is not the user's. drop_last is off, because the
  * rows that it drops depend on the first row of a run. */
 void rp_verify_add_topology(const struct rp_verify *v, struct rp_words *words, uint32_t world,
@@ -95,6 +115,7 @@ void rp_verify_add_topology(const struct rp_verify *v, struct rp_words *words, u
     rp_words_add(words, "--batch-size=%u", rows);
     rp_words_add(words, "--ranks=0-%u", world - 1);
     rp_words_add(words, "--drop-last=false");
+    add_deal(v->config, words);
 }
 
 int rp_verify_start_engine(struct rp_campaign *c, const char *token, struct rp_error *error)

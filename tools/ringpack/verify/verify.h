@@ -103,4 +103,10 @@ RP_MUST_CHECK int rp_verify_continuous_run(struct rp_verify *verify, struct rp_e
 /** Run passes until there were enough kills. */
 RP_MUST_CHECK int rp_verify_killed_run(struct rp_verify *verify, struct rp_error *error);
 
+/** Whether ranks and batches of the job decide a deal. */
+static inline bool rp_verify_is_of_job(const struct rp_config_deal *deal)
+{
+    return deal->mode != RP_DEAL_OFF && !(deal->sets & RP_DEAL_TIER);
+}
+
 #endif

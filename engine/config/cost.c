@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cost.c — see cost.h.
+ *
+ * K follows from the operations of one layer, forward and backward. A multiplication and addition
+ * are 2 of them.
+ *
+ *   - Matrices: each weight takes part in one product forward and two backward: 6·P for a token,
+ *     with P weights. They are q and o (hidden × heads·head_dim each), k and v (hidden ×
+ *     kv_heads·head_dim each) and the feed-forward network (hidden × ffn, 3 if gated, else 2). The
+ *     logits (hidden × vocab) are shared out over the layers.
+ *   - Attention: two products forward, and five backward, which compute the scores once more, as
+ *     flash attention does: 7·2·heads·head_dim for a pair of tokens, of which a causal fragment of
+ * l tokens has l²/2. So 7·heads·head_dim·l².
+ *
+ * l·(K + l) has the ratio K = 6·P / (7·heads·head_dim), times RATE, because attention reaches a
+ * smaller part of a GPU's rate than matrix products. RATE was fitted to two models on an H100 with
+ * bf16: 0.57 (hidden 2048, 16 heads, 8 kv_heads, ffn 8192: K is 15,072) and 0.52 (4096, 32, 8,
+ * 14336: 23,866). With 0.55 the results are 14,482 and 25,102: 4 % below and 5 % above. */
+#include "config/cost.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/bits.h"
+
+/* 0.55 as a fraction */
+#define RATE_OF 11u
+#define RATE_IN 20u
+#define LAYERS_MAX 64u /* b of struct rp_cost */
+
+void rp_config_cost_set_standard(struct rp_config_cost *cost)
+{
+    *cost = (struct rp_config_cost){.cost = {.k = RP_COST_K_STANDARD, .b = 1},
+                                    .k = RP_COST_K_STANDARD,
+                                    .gated = true,
+                                    .layers = 1};
+}
+
+struct finishing {
+    struct rp_config_cost *cost;
+    const struct rp_config_place *places;
+    struct rp_key_place place;
+    struct rp_error *error;
+};
+
+static struct rp_key_place place_of(const struct finishing *f, const char *name)
+{
+    struct rp_key_place place = f->place;
+    for (size_t i = 0; i < rp_cost_key_list.count; i++)
+        if (!strcmp(rp_cost_key_list.keys[i].name, name) && f->places[i].line) {
+            place.line = f->places[i].line;
+            place.column = f->places[i].column;
+        }
+    return place;
+}
+
+static bool is_given(const struct finishing *f, const char *name)
+{
+    for (size_t i = 0; i < rp_cost_key_list.count; i++)
+        if (!strcmp(rp_cost_key_list.keys[i].name, name))
+            return f->places[i].line != 0;
+    return false;
+}
+
+#define FAIL(f, key, hint, ...) rp_key_fail(place_of(f, key), "cost", hint, (f)->error, __VA_ARGS__)
+
+/* `weights` are below 2^44, and there are at most 2^12 layers, so all products are below 2^62. */
+static int k_of_model(const struct finishing *f)
+{
+    struct rp_config_cost *cost = f->cost;
+    static const char *const required[] = {"hidden", "heads", "ffn"};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(required); i++)
+        if (!is_given(f, required[i]))
+            return FAIL(f, "", "`ringpack calibrate` measures K; or give {k: N}",
+                        "`%s` is required without `k`", required[i]);
+    uint64_t hidden = cost->hidden, heads = cost->heads;
+    uint64_t kv_heads = cost->kv_heads ? cost->kv_heads : heads;
+    if (heads % kv_heads != 0)
+        return FAIL(f, "kv_heads", NULL,
+                    "heads: expected a multiple of kv_heads %" PRIu64 ", found %" PRIu64, kv_heads,
+                    heads);
+    if (!cost->head_dim && hidden % heads != 0)
+        return FAIL(f, "hidden", "give `head_dim`",
+                    "hidden %" PRIu64 " is no multiple of heads %" PRIu64, hidden, heads);
+    if (cost->vocab && !is_given(f, "layers"))
+        return FAIL(f, "vocab", "give the number of all layers as `layers`",
+                    "`vocab` is shared out over the layers");
+    uint64_t head_dim = cost->head_dim ? cost->head_dim : hidden / heads;
+    if (head_dim > UINT64_C(1) << 12)
+        return FAIL(f, "hidden", "give `head_dim`",
+                    "head_dim: expected 1 … 4096, found hidden / heads, which is %" PRIu64,
+                    head_dim);
+    uint64_t weights = 2 * hidden * head_dim * (heads + kv_heads) +
+                       (cost->gated ? 3 : 2) * hidden * cost->ffn;
+    uint64_t all = cost->layers * weights + hidden * cost->vocab;
+    uint64_t k = 6 * RATE_OF * all / (7 * RATE_IN * heads * head_dim * cost->layers);
+    if (k >= UINT64_C(1) << 24)
+        return FAIL(
+            f, "", "give {k: N}",
+            "expected a K of at most 16777215 from the numbers of the model, found %" PRIu64, k);
+    cost->cost.k = (uint32_t)k;
+    return 0;
+}
+
+static int take_k(const struct finishing *f)
+{
+    static const char *const of_model[] = {"hidden",   "ffn",   "heads", "kv_heads",
+                                           "head_dim", "gated", "vocab"};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(of_model); i++)
+        if (is_given(f, of_model[i]))
+            return FAIL(f, of_model[i], "keep one of the two",
+                        "`k` is given, and `%s`, from which it would follow, too", of_model[i]);
+    f->cost->cost.k = f->cost->k;
+    return 0;
+}
+
+static int take_windows(const struct finishing *f)
+{
+    struct rp_config_cost *cost = f->cost;
+    if (!cost->attention_window)
+        return is_given(f, "window_layers")
+                   ? FAIL(f, "window_layers", "give `attention_window`, in tokens",
+                          "`window_layers` have no window")
+                   : 0;
+    uint64_t b = cost->layers, h = is_given(f, "window_layers") ? cost->window_layers : b;
+    if (h > b)
+        return FAIL(f, "window_layers", NULL,
+                    "window_layers %" PRIu64 " are more than layers %" PRIu64, h, b);
+    uint64_t divisor = rp_gcd_u64(h, b);
+    h /= divisor;
+    b /= divisor;
+    if (b > LAYERS_MAX)
+        return FAIL(f, "layers", "give a ratio near it, such as {window_layers: 5, layers: 6}",
+                    "expected window_layers of layers as a ratio of numbers up to %u, found "
+                    "%" PRIu64 " of %" PRIu64,
+                    LAYERS_MAX, h, b);
+    cost->cost.w = cost->attention_window;
+    cost->cost.h = (uint8_t)h;
+    cost->cost.b = (uint8_t)b;
+    return 0;
+}
+
+int rp_config_cost_finish(struct rp_config_cost *cost, const struct rp_config_place *places,
+                          struct rp_key_place place, struct rp_error *error)
+{
+    const struct finishing f = {cost, places, place, error};
+    cost->cost = (struct rp_cost){.b = 1};
+    cost->is_given = true;
+    int code = cost->k ? take_k(&f) : k_of_model(&f);
+    return code < 0 ? code : take_windows(&f);
+}
+
+/* ---- a cost in a deal ------------------------------------------------------------------------ */
+
+static bool is_cost(const struct rp_config_deal *deal, const struct rp_cost *cost)
+{
+    bool has_window = cost->h > 0;
+    return deal->cost == cost->k && deal->window_layers * cost->b == deal->layers * cost->h &&
+           (!has_window || deal->attention_window == cost->w);
+}
+
+static int check_deal(const struct rp_config *config, const struct rp_config_deal *deal,
+                      enum rp_key_index key, struct rp_error *error)
+{
+    if (!(deal->sets & RP_DEAL_COST) || is_cost(deal, &config->cost.cost))
+        return 0;
+    return rp_key_fail(
+        rp_config_nested_place(config, key, deal->place), "deal",
+        "leave `cost` out of the deal: it takes the key `cost`. A deal that rows "
+        "were delivered with stays as it is: leave out the key",
+        error,
+        "its cost %" PRIu32 ", with %" PRIu32 " of %" PRIu32 " layers of a window of %" PRIu32
+        ", is not the key `cost`: %" PRIu32 ", %u of %u, %" PRIu32,
+        deal->cost, deal->window_layers, deal->layers, deal->attention_window, config->cost.cost.k,
+        config->cost.cost.h, config->cost.cost.b, config->cost.cost.w);
+}
+
+int rp_config_check_costs(const struct rp_config *config, struct rp_error *error)
+{
+    if (config->lines[RP_KEY_cost] == 0)
+        return 0;
+    int code = check_deal(config, &config->deal, RP_KEY_deal, error);
+    for (uint32_t i = 0; i < config->stages.count && code == 0; i++)
+        code = check_deal(config, &config->stages.stages[i].deal, RP_KEY_stages, error);
+    return code;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* layout.h — `ringpack plan --layout dp=8,pp=4,cp=2,mb=1`: how a job divides the rows of a step.
+ *
+ * The job may be another one than the config's: steps have global_batch_size rows, and the rows of
+ * the stream do not depend on the rest. */
+#ifndef RP_TOOLS_LAYOUT_H
+#define RP_TOOLS_LAYOUT_H
+
+#include "config/config.h"
+#include "plan/balance.h"
+
+struct rp_layout {
+    uint32_t dp;      /* ranks that get other rows */
+    uint32_t pp;      /* stages of a pipeline */
+    uint32_t cp;      /* ranks that share a row, head-tail: costs of rows are divided by it */
+    uint32_t mb;      /* rows of a micro-batch */
+    uint32_t vp;      /* parts of the layers on each stage; 1: interleaving is not shown */
+    uint32_t batches; /* micro-batches of a rank in a step */
+    struct rp_balance_shape shape;
+};
+
+/** Parse the text of the option. Parts that it leaves out are of the config; `pp` and `cp` are 1,
+ * `vp` is 2 where it divides. -EINVAL: refused by name. */
+RP_MUST_CHECK int rp_layout_read(struct rp_layout *layout, const char *text,
+                                 const struct rp_config *config, struct rp_error *error);
+
+#endif
