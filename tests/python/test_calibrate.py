@@ -103,7 +103,7 @@ def test_a_block_is_timed_and_the_key_is_written(program, tmp_path):
     pytest.importorskip("torch")
     config = tmp_path / "config.yaml"
     config.write_text("seq_len: 2048\ncost: 1 # of another model\nrun: a\n")
-    options = [*SHAPE, "--seq-len=1024", "--seconds=1", "--write", config, "--json"]
+    options = [*SHAPE, "--tokens=1024", "--seconds=1", "--write", config, "--json"]
     done = calibrate(program, *options)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
@@ -168,7 +168,7 @@ def test_a_python_without_torch(program, tmp_path):
 def test_too_little_memory(program):
     pytest.importorskip("torch")
     words = ["a row of 134,217,728 tokens needs about"]
-    refused(program, *SHAPE, "--seq-len=134217728", words=words)
+    refused(program, *SHAPE, "--tokens=134217728", words=words)
     refused(program, "--hidden=16777216", "--ffn=16777216", "--heads=64", "--device=cpu",
             "--head-dim=64", words=["weights of one block"])
 
@@ -177,7 +177,7 @@ def test_interrupted(program, tmp_path):
     pytest.importorskip("torch")
     config = tmp_path / "config.yaml"
     config.write_text("cost: 9\n")
-    command = [program, "calibrate", *SHAPE, "--seconds=600", "--seq-len=512", "--write", config]
+    command = [program, "calibrate", *SHAPE, "--seconds=600", "--tokens=512", "--write", config]
     environment = {**os.environ, "RINGPACK_PYTHON": sys.executable, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
         assert "timing rows" in process.stderr.readline()

@@ -21,7 +21,7 @@ struct arguments {
     struct rp_cmd_line line;
     uint32_t hidden, ffn, heads, kv_heads, head_dim;
     uint32_t attention_window, window_layers, layers;
-    uint32_t seq_len, seconds;
+    uint32_t tokens, seconds;
     const char *device, *dtype, *times, *write;
     bool json;
 };
@@ -41,7 +41,7 @@ static const struct rp_option options[] = {
      .help = "of layers that attend to the last N tokens only: also time such a layer"},
     {NUMBER("window-layers", window_layers, HEADS_MOST), .help = "layers with this window"},
     {NUMBER("layers", layers, HEADS_MOST), .help = "all layers"},
-    {NUMBER("seq-len", seq_len, 1u << 27),
+    {NUMBER("tokens", tokens, 1u << 27),
      .help = "tokens of a row (default: 131072 on a GPU and 4096 on a CPU, or fewer if memory or "
              "time want it)"},
     {NUMBER("seconds", seconds, 3600), .help = "time of all measurements (default 40)"},
@@ -89,7 +89,7 @@ static void add_numbers(struct rp_words *words, const struct arguments *given)
         {"attention-window", given->attention_window},
         {"window-layers", given->window_layers},
         {"layers", given->layers},
-        {"seq-len", given->seq_len},
+        {"tokens", given->tokens},
         {"seconds", given->seconds},
     };
     for (size_t i = 0; i < RP_ARRAY_COUNT(numbers); i++)

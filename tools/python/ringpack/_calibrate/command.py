@@ -32,7 +32,7 @@ def _fail(name: str, message: str, hint: str) -> NoReturn:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
-    for name in ("hidden", "ffn", "heads", "kv-heads", "head-dim", "seq-len", "seconds"):
+    for name in ("hidden", "ffn", "heads", "kv-heads", "head-dim", "tokens", "seconds"):
         parser.add_argument(f"--{name}", type=int)
     for name in _WINDOW_KEYS:
         parser.add_argument(f"--{name.replace('_', '-')}", type=int)
@@ -166,7 +166,7 @@ def _measure(given: argparse.Namespace) -> Calibration:
     dtype = names.get(given.dtype, torch.float32 if device == "cpu" else torch.bfloat16)
     print(f"timing rows for about {given.seconds} s", file=sys.stderr, flush=True)
     window = given.attention_window or 0
-    return calibrate(torch, shape, device, dtype, given.seq_len, window, given.seconds)
+    return calibrate(torch, shape, device, dtype, given.tokens, window, given.seconds)
 
 
 def _print(found: Calibration, key: str, is_json: bool) -> None:
@@ -220,7 +220,7 @@ def main() -> None:
         _fail("USAGE", f"{path}: {failure.strerror}", f"{_SAFE}; name another file")
     except (RuntimeError, MemoryError) as failure:  # torch reports a lack of memory so
         message = str(failure).strip().split("\n")[0] or "out of memory"
-        _fail("RESOURCE", f"the measurement failed: {message}", "shorter rows: --seq-len")
+        _fail("RESOURCE", f"the measurement failed: {message}", "shorter rows: --tokens")
 
 
 if __name__ == "__main__":

@@ -107,7 +107,7 @@ def choose_tokens(torch: Any, block: Block, wanted: Optional[int], seconds: floa
     raise Refused(
         f"a row of {tokens:,} tokens needs about {needed / 2**30:.1f} GiB for one block, and "
         f"{device_name(torch, device)} has {free / 2**30:.1f} GiB free",
-        "end other processes on it, or give shorter rows: --seq-len",
+        "end other processes on it, or give shorter rows: --tokens",
     )
 
 

@@ -121,7 +121,7 @@ def fit(rows: Sequence[Row], seconds: Sequence[float]) -> Fit:
     if of_attention <= 0 or of_token / of_attention > LARGEST_K:
         raise Refused(
             f"documents of {longest:,} tokens cost no more a token than short ones",
-            "measure longer rows (--seq-len), on the device that trains",
+            "measure longer rows (--tokens), on the device that trains",
         )
     if of_token <= 0 or of_token / of_attention < 0.5:
         raise Refused(
