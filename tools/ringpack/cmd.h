@@ -48,6 +48,7 @@ int rp_cmd_bench(int argc, char **argv);
 int rp_cmd_checkpoint(int argc, char **argv);
 int rp_cmd_config(int argc, char **argv);
 int rp_cmd_doctor(int argc, char **argv);
+int rp_cmd_calibrate(int argc, char **argv);
 
 /** Print `ringpack: error RP_E_X: message`, then the hint as `  next: hint`. Returns
  * RP_EXIT_TROUBLE. */

@@ -56,6 +56,8 @@ static const struct verb verbs[] = {
     {PREPARE, "inspect", rp_cmd_inspect, "print the format of a path, and its documents"},
     {PREPARE, "config", rp_cmd_config, "show, check, compare or write configs"},
     {PREPARE, "plan", rp_cmd_plan, "show how a config packs its corpus, without reading a token"},
+    {PREPARE, "calibrate", rp_cmd_calibrate,
+     "measure the cost of a document on this GPU: the key `cost`"},
     {PREPARE, "doctor", rp_cmd_doctor, "check this machine and propose changes"},
     {PREPARE, "bench", rp_cmd_bench, "benchmark a config against the limits of this machine"},
     {RUN, "serve", rp_cmd_serve, "feed the trainers of this machine"},

@@ -2,6 +2,7 @@
 /* python — see python.h. */
 #include "python.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -43,4 +44,35 @@ char *rp_python_find(const char *name)
     }
     free(places);
     return found;
+}
+
+char *rp_python_script(const char *link, const char *place_in_package)
+{
+    static const char package[] = "/ringpack/bin";
+    char place[4096];
+    ssize_t length = readlink("/proc/self/exe", place, sizeof place - 1);
+    place[length > 0 ? length : 0] = 0;
+    char *slash = strrchr(place, '/');
+    if (!slash)
+        return NULL;
+    *slash = 0;
+    char *path = rp_asprintf("%s/%s", place, link);
+    if (path && access(path, R_OK) < 0 && rp_text_has_suffix(place, package)) {
+        free(path);
+        path = rp_asprintf("%.*s/%s", (int)(strrchr(place, '/') - place), place, place_in_package);
+    }
+    if (path && access(path, R_OK) == 0)
+        return path;
+    free(path);
+    return NULL;
+}
+
+void rp_python_keep_imports_away(void)
+{
+    const char *path = getenv("PYTHONPATH");
+    char *places = path ? rp_python_places(path, true) : NULL;
+    setenv("PYTHONSAFEPATH", "1", 1);
+    if (places)
+        setenv("PYTHONPATH", places, 1);
+    free(places);
 }

@@ -22,5 +22,12 @@ char *rp_python_places(const char *list, bool below);
 /** The path of a program: a name without a slash is looked for in PATH, but not in or below the
  * current directory. NULL: it is not there. The caller frees it. */
 char *rp_python_find(const char *name);
+/** The path of a script of this installation. In a build a link to it is next to the program; in a
+ * wheel the program is in ringpack/bin of the package, and the script at its place in ringpack. It
+ * is looked for nowhere else, because anyone who may write there could replace it. NULL: let Python
+ * find it as a module of the installed package. The caller frees it. */
+char *rp_python_script(const char *link, const char *place_in_package);
+/** Set PYTHONPATH and PYTHONSAFEPATH of this process for the Python that it starts. */
+void rp_python_keep_imports_away(void);
 
 #endif

@@ -16,32 +16,6 @@
 #include "convert/convert.h"
 #include "python.h"
 
-/* In a build a link to the script is next to the program; in a wheel the program is in
- * ringpack/bin of the package, and the script in ringpack/_convert. It is looked for nowhere else,
- * because anyone who may write there could replace it. NULL: let Python find it as a module of the
- * installed package.
- */
-static char *find_script(void)
-{
-    static const char package[] = "/ringpack/bin";
-    char place[4096];
-    ssize_t length = readlink("/proc/self/exe", place, sizeof place - 1);
-    place[length > 0 ? length : 0] = 0;
-    char *slash = strrchr(place, '/');
-    if (!slash)
-        return NULL;
-    *slash = 0;
-    char *path = rp_asprintf("%s/convert_worker.py", place);
-    if (path && access(path, R_OK) < 0 && rp_text_has_suffix(place, package)) {
-        free(path);
-        path = rp_asprintf("%.*s/_convert/worker.py", (int)(strrchr(place, '/') - place), place);
-    }
-    if (path && access(path, R_OK) == 0)
-        return path;
-    free(path);
-    return NULL;
-}
-
 /* The environment, with PYTHONPATH and PYTHONSAFEPATH as `places` and `safe` have them. The caller
  * frees only the list. */
 static char **make_environment(char *places, char *safe)
@@ -92,7 +66,7 @@ static int spawn(pid_t *child, const char **command, int input, int output)
 int rp_worker_spawn(pid_t *child, const char *const arguments[RP_WORKER_WORDS], int input,
                     int output, struct rp_error *error)
 {
-    char *script = find_script();
+    char *script = rp_python_script("convert_worker.py", "_convert/worker.py");
     const char *chosen = getenv("RINGPACK_PYTHON");
     const char *python = chosen && *chosen ? chosen : "python3";
     const char *command[RP_WORKER_WORDS + 4] = {python, script};

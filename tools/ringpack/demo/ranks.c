@@ -18,24 +18,13 @@
 
 #define LINE_NS 1000000000u
 
-/* The environment of Python is set for this process: it starts no other reader of it. */
-static void keep_imports_away(void)
-{
-    const char *path = getenv("PYTHONPATH");
-    char *places = path ? rp_python_places(path, true) : NULL;
-    setenv("PYTHONSAFEPATH", "1", 1);
-    if (places)
-        setenv("PYTHONPATH", places, 1);
-    free(places);
-}
-
 static int start_python(struct rp_demo_ranks *ranks, struct rp_job *job, uint32_t rank,
                         const char *python, const char *journal, uint64_t until_row,
                         struct rp_error *error)
 {
     struct rp_words words = {.count = 0};
     char *program = rp_python_find(python);
-    keep_imports_away();
+    rp_python_keep_imports_away();
     rp_words_add(&words, "%s", program ? program : python);
     rp_words_add(&words, "-c");
     rp_words_add(&words, "%s", RP_PYTHON_RUN("ringpack.trainer"));
