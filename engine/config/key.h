@@ -120,7 +120,7 @@ enum rp_key_kind {
     X(profile, profile, WORD, RP_PROFILES, "min", 0, 0,                                            \
       "sections and types that a framework expects")                                               \
     X(sections, sections, SECTIONS, NULL, "(of the profile)", 0, 0,                                \
-      "sections of a batch: added to those of a profile that is given, else these alone")          \
+      "sections of a batch: added to the sections of a given profile, else these only")            \
     X(token_dtype, token_dtype, CHOICE, "auto|u16|i32|i64", "auto", 0, 0,                          \
       "type of input_ids, labels and position_ids; auto = of the profile")                         \
     X(label_mode, label_mode, CHOICE, "shifted|aligned", "(of the profile)", 0, 0,                 \

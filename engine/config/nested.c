@@ -83,7 +83,7 @@ static int read_until(struct rp_yaml *reader, const struct rp_key *key,
 
 /* ---- deal ------------------------------------------------------------------------------------ */
 
-/* Numbers that are given must fit each other. Those of the job are checked when a record is made of
+/* Numbers that are given must fit each other. The job's are checked when a record is made of
  * them: a deal that is begun keeps its own. */
 static int check_deal(const struct rp_config_deal *deal, struct rp_key_place place,
                       struct rp_error *error)

@@ -76,7 +76,7 @@ class Stream2:
         raise AssertionError("the stream is too long for a test")
 
     def resume(self, before, row, grow=True):
-        """Rows and states before `row` are those of `before`, an earlier start of the run; then it
+        """Rows and states before `row` come from `before`, an earlier start of the run; then it
         goes on with this corpus and calendar."""
         begun = before.plan.calendar.records
         self.plan = stream2_state.resume(self.stream, before.tokens[row], begun, grow=grow)

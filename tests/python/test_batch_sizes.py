@@ -40,7 +40,7 @@ def tool(program, *arguments):
 
 
 def test_a_loader_knows_the_sizes_of_the_next_step(program, folder, corpora):
-    """Its own loop accumulates as each batch says; step numbers are those of the config, of
+    """Its own loop accumulates as each batch says; step numbers follow the config, of
     `explain`, and of a replay; len() counts the batches of all stages."""
     stream = plain_stream(corpora, *RAMP)
     config = write_config(folder, stream)

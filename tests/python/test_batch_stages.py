@@ -137,7 +137,7 @@ def test_sizes_change_in_the_running_engine(program, folder, corpora, number):
 @pytest.mark.parametrize("number", range(6))
 def test_other_ranks_go_on_at_each_side_of_a_boundary(program, folder, corpora, number):
     """From a state before, at and after a boundary, with other ranks and sizes: the stages begin at
-    the same rows, and their sizes are those of the present config."""
+    the same rows, and their sizes follow the present config."""
     _, stream = stream_of(0, corpora)
     token, served = None, Served(stream)
     boundary = stream.stream["stages"][1]["from"]

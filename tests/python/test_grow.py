@@ -151,7 +151,7 @@ def test_a_kill_around_the_journalling(engines, program, folder, stream, delay):
 
 
 def test_bad_commands_are_refused(engines, program, folder, stream):
-    """And nothing is lost: the rows stay those of the engine as it began."""
+    """And nothing is lost: the rows stay as the engine began them."""
     engine = start(engines, program, folder, stream)
     rows = stream.rows_from()
     with Ranks(engine, 2) as ranks:

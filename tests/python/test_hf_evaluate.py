@@ -39,7 +39,7 @@ def held_out(tmp_path_factory):
 @pytest.fixture
 def evaluated(load, held_out):  # noqa: F811
     def make(**changes):
-        """Its batches without a label are those of version 1."""
+        """Its batches without a label are the ones of version 1."""
         known = {"corpus": held_out, "num_epochs": 1, "run": "held-out", "shuffle": "none"}
         known |= VERSION_1
         return load(**{**known, **changes})

@@ -132,6 +132,6 @@ void reference_compare_state(const struct story *story, const struct rp_client *
     uint64_t row = rp_client_next_row(client);
     if (row > story->reference.row_count ||
         !rp_hash128_equal(rp_hash128(state, bytes), story->reference.rows[row].state))
-        sim_fail("the state at row %u is not that of the plan", (unsigned)row);
+        sim_fail("the state at row %u differs from the plan", (unsigned)row);
     sim_give(state);
 }

@@ -19,6 +19,7 @@
 #include "explain/make_landmarks.h"
 #include "masked_tally.h"
 #include "page_file.h"
+#include "plan/rows_by_size.h"
 #include "plan/layout_tally.h"
 #include "plan/memory_lines.h"
 #include "plan/picture.h"
@@ -31,7 +32,6 @@
 #define ROWS_STANDARD 1000000u
 #define SHARE_APART 0.01          /* a warning says that realised and wanted share differ by more */
 #define SHARE_APART_RELATIVE 0.10 /* or by more than this part of the wanted share */
-#define BUCKETS 26 /* rows by documents: bucket b has b significant bits, seq_len <= 2^24 */
 
 struct arguments {
     struct rp_cmd_line line;
@@ -46,7 +46,7 @@ struct arguments {
 struct tally {
     uint64_t rows, padding_rows; /* padding_rows: rows of an ended lane, without a fragment */
     uint64_t fragments, fragments_max;
-    uint64_t histogram[BUCKETS];
+    struct rp_rows_by_size documents_per_row;
     uint64_t *source_tokens; /* [sources] emitted */
     struct rp_masked_tally masks;
     struct rp_step_tally steps;
@@ -104,7 +104,7 @@ static void tally_row(struct tally *tally, const struct rp_row *row)
     tally->padding_rows += row->count == 0;
     tally->fragments += row->count;
     tally->fragments_max = rp_max_u64(tally->fragments_max, row->count);
-    tally->histogram[row->count ? 32 - __builtin_clz(row->count) : 0]++;
+    rp_rows_by_size_add(&tally->documents_per_row, row->count);
     for (uint32_t i = 0; i < row->count; i++)
         tally->source_tokens[row->fragments[i].source] += row->fragments[i].length;
 }
@@ -251,26 +251,6 @@ static void print_lost(const char *label, uint64_t tokens, const struct rp_confi
     print_count(label, tokens, rest);
 }
 
-static void print_histogram(const struct tally *tally)
-{
-    uint64_t most = 1;
-    for (int b = 1; b < BUCKETS; b++)
-        most = rp_max_u64(most, tally->histogram[b]);
-    for (int b = 1; b < BUCKETS; b++) {
-        if (!tally->histogram[b])
-            continue;
-        char range[32], count[RP_CMD_TEXT_BYTES];
-        uint64_t first = UINT64_C(1) << (b - 1), last = 2 * first - 1;
-        if (b == 1)
-            snprintf(range, sizeof range, "1");
-        else
-            snprintf(range, sizeof range, "%" PRIu64 "-%" PRIu64, first, last);
-        int bar = (int)rp_div_up(tally->histogram[b] * 40, most);
-        printf("  %19s %12s  %.*s\n", range, rp_cmd_count_text(tally->histogram[b], count), bar,
-               "########################################");
-    }
-}
-
 static void print_report(const struct rp_config *config, const struct tally *tally)
 {
     struct summary summary = summarise(tally);
@@ -310,7 +290,7 @@ static void print_report(const struct rp_config *config, const struct tally *tal
            rp_cmd_short_text(ratio(1e9, summary.ns_per_document), text));
     printf("documents per row     mean %.2f, most %" PRIu64 " of %u\n", summary.documents_per_row,
            tally->fragments_max, tally->max_docs_per_row);
-    print_histogram(tally);
+    rp_rows_by_size_print(&tally->documents_per_row);
     if (tally->stages.calendar)
         rp_stage_tally_print(&tally->stages);
     else
@@ -326,12 +306,7 @@ static void print_json(const struct rp_config *config, const struct tally *tally
 {
     struct summary summary = summarise(tally);
     const struct rp_plan_counts *counts = &tally->counts;
-    json_t *histogram = json_array(), *mixture = json_array();
-    for (int b = 1; b < BUCKETS; b++)
-        if (tally->histogram[b])
-            json_array_append_new(histogram,
-                                  json_pack("{s:I, s:I}", "least", (json_int_t)1 << (b - 1), "rows",
-                                            (json_int_t)tally->histogram[b]));
+    json_t *mixture = json_array();
     for (uint32_t i = 0; i < config->source_count; i++)
         json_array_append_new(mixture, json_pack("{s:o, s:f, s:f, s:I, s:f, s:b}", "source",
                                                  rp_cmd_json_text(config->sources[i].name), "asked",
@@ -353,8 +328,8 @@ static void print_json(const struct rp_config *config, const struct tally *tally
         summary.cuts_per_100, "documents_per_row", summary.documents_per_row,
         "documents_per_row_max", (json_int_t)tally->fragments_max, "max_docs_per_row",
         (json_int_t)tally->max_docs_per_row, "ns_per_document", summary.ns_per_document,
-        "documents_per_row_histogram", histogram, "mixture", mixture, "memory",
-        rp_footprint_json(&tally->memory));
+        "documents_per_row_histogram", rp_rows_by_size_json(&tally->documents_per_row), "mixture",
+        mixture, "memory", rp_footprint_json(&tally->memory));
     json_object_set_new(report, "passed_over", json_integer((json_int_t)counts->passed_over));
     json_object_set_new(report, "left_out", json_integer((json_int_t)counts->left_out));
     rp_stage_tally_json(&tally->stages, report);

@@ -388,3 +388,20 @@ void rp_v2_records_free(struct rp_v2_records *records)
     free(records->list);
     *records = (struct rp_v2_records){NULL, 0};
 }
+
+int rp_v2_follow(struct rp_plan_v2 *v2, struct rp_plan_v2 *started, struct rp_error *error)
+{
+    int code = rp_v2_make_contract(started, error);
+    char *contract = code < 0 ? NULL : rp_calloc(1, started->contract_bytes + 1);
+    if (code == 0 && !contract)
+        code = rp_fail(error, -ENOMEM, NULL, "no memory for the contract of a stream");
+    if (code < 0)
+        return code;
+    memcpy(contract, started->contract, started->contract_bytes);
+    free(v2->contract);
+    v2->contract = contract;
+    v2->contract_bytes = started->contract_bytes;
+    v2->seq_len = started->seq_len;
+    v2->known_from = started->known_from;
+    return 0;
+}

@@ -147,7 +147,7 @@ class RunOptions(TypedDict, total=False):
     pad_id: Number
     """token id of padding"""
     sections: Union[str, Sequence[str]]
-    """sections of a batch: added to those of a profile that is given, else these alone"""
+    """sections of a batch: added to the sections of a given profile, else these only"""
     token_dtype: Literal["auto", "u16", "i32", "i64"]
     """type of input_ids, labels and position_ids; auto = of the profile"""
     label_mode: Literal["shifted", "aligned"]

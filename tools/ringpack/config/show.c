@@ -22,7 +22,7 @@ const char *rp_keys_at_resume(const char *key)
         {"align", "must stay"}, /* in the first stage, as all keys that a stage may set */
         {"spread", "must stay"},
         {"deal", "must stay"},
-        {"cost", "may change: a deal keeps the cost that it began with"},
+        {"cost", "may change, a deal keeps the cost that it began with"},
         {"stages", "may change, where they are not begun"},
         {"skip", "may change, for rows that are ahead"},
     };
