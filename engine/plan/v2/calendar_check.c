@@ -130,8 +130,7 @@ int rp_calendar_check_sources(struct rp_calendar *calendar, struct rp_error *err
         if (source->is_absent)
             continue;
         code = check_source(source, k, error);
-        if (k > 1 && source->too_long == RP_TOO_LONG_CUT)
-            source->too_long = RP_TOO_LONG_ERROR; /* groups are atomic */
+        source->too_long = rp_too_long_of(source->too_long, k);
         if (source->passes == 0)
             source->passes = 1;
     }

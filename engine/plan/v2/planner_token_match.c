@@ -136,7 +136,7 @@ static int match_source(struct rp_token2_resume *resume, uint32_t j)
 {
     const struct rp_planner_token_source *had = &resume->token.sources[j];
     const struct rp_stream_source *has = resume->sources[j];
-    enum rp_too_long too_long = has->too_long;
+    enum rp_too_long too_long = rp_too_long_of(has->too_long, resume->spec->fixed.group);
     int code = compare(resume, "too_long", had->name, word(too_long_word(had->too_long)),
                        word(too_long_word(too_long)), SOURCE_REMEDY);
     if (code == 0)

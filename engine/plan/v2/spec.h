@@ -27,6 +27,12 @@
 #define RP_NO_ROW UINT64_MAX
 
 enum rp_too_long { RP_TOO_LONG_CUT, RP_TOO_LONG_DROP, RP_TOO_LONG_TRUNCATE, RP_TOO_LONG_ERROR };
+
+/* Groups of documents are atomic, also of a source that is not. */
+static inline enum rp_too_long rp_too_long_of(enum rp_too_long too_long, uint32_t group)
+{
+    return group > 1 && too_long == RP_TOO_LONG_CUT ? RP_TOO_LONG_ERROR : too_long;
+}
 enum rp_drop_untrained { RP_KEEP_UNTRAINED, RP_DROP_DOCUMENTS, RP_DROP_FRAGMENTS };
 enum rp_on_exhausted { RP_EXHAUSTED_CONTINUE, RP_EXHAUSTED_STOP, RP_EXHAUSTED_ERROR };
 enum rp_deal_order {
@@ -91,7 +97,7 @@ struct rp_stream_source {
     /* It left the config, and only stages that are begun name it (section 9.3). All but the name is
      * ignored. */
     bool is_absent;
-    enum rp_too_long too_long; /* RP_TOO_LONG_CUT: not atomic. A group is never CUT */
+    enum rp_too_long too_long; /* RP_TOO_LONG_CUT: not atomic; rp_too_long_of a group: ERROR */
     enum rp_drop_untrained drop_untrained;
     uint8_t passes;          /* R: the greatest count of `repeat`, 1 without one */
     struct rp_limits limits; /* before any stage sets them */
