@@ -144,10 +144,10 @@ static struct rp_deal make_deal(struct fuzz_input *input)
                             .tier = tier,
                             .bundle = bundle,
                             .order = number32(input, 3),
-                            .k = number32(input, 200),
-                            .w = number32(input, 20),
-                            .h = (uint8_t)number(input, 4),
-                            .b = (uint8_t)number(input, 4)};
+                            .cost.k = number32(input, 200),
+                            .cost.w = number32(input, 20),
+                            .cost.h = (uint8_t)number(input, 4),
+                            .cost.b = (uint8_t)number(input, 4)};
 }
 
 /* What lists of sources a stage has. */

@@ -122,10 +122,10 @@ static inline void calendar_three(struct calendar_stream *stream)
                                                         .tier = 2,
                                                         .bundle = 1,
                                                         .order = RP_DEAL_MIDDLE,
-                                                        .k = 4,
-                                                        .w = 16,
-                                                        .h = 2,
-                                                        .b = 4}};
+                                                        .cost.k = 4,
+                                                        .cost.w = 16,
+                                                        .cost.h = 2,
+                                                        .cost.b = 4}};
     stream->record = (struct rp_stage_spec){
         .from = 300, .sets = RP_SETS_WEIGHTS | RP_SETS_DEAL, .weights = stream->weights[3]};
     stream->spec = (struct rp_stream_spec){

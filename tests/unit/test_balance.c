@@ -78,7 +78,8 @@ static void test_dealt(void **unused)
     enum { ROWS = 44 };
     uint64_t cost[ROWS];
     struct rp_balance_shape shape = {.ranks = 4, .bundle = 1, .step = 8};
-    struct rp_deal deal = {.window = 16, .step = 8, .tier = 4, .bundle = 1, .k = 1, .b = 1};
+    struct rp_deal deal = {
+        .window = 16, .step = 8, .tier = 4, .bundle = 1, .cost.k = 1, .cost.b = 1};
     struct rp_balance plain = {0}, off = {0}, dealt = {0};
     for (uint32_t i = 0; i < ROWS; i++)
         cost[i] = 1 + i * UINT64_C(2654435761) % 997;

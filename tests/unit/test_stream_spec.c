@@ -105,8 +105,8 @@ static void a_config_without_stages_is_stage_0(void **state)
     assert_int_equal(stage->weights[0], 3);
     assert_int_equal(stage->weights[1], 1);
     assert_int_equal(stage->deal.window, 8);
-    assert_int_equal(stage->deal.k, 9);
-    assert_int_equal(stage->deal.b, 1);
+    assert_int_equal(stage->deal.cost.k, 9);
+    assert_int_equal(stage->deal.cost.b, 1);
     close_all();
 }
 
@@ -129,25 +129,29 @@ static void a_deal_takes_its_numbers_from_the_job(void **state)
         struct rp_deal deal;
         uint32_t sets;
     } known[] = {
-        {"deal: auto\n", {192, 24, 6, 2, RP_DEAL_MIDDLE, .k = 16384, .b = 1}, RP_WANTS_DEAL},
+        {"deal: auto\n",
+         {192, 24, 6, 2, RP_DEAL_MIDDLE, .cost.k = 16384, .cost.b = 1},
+         RP_WANTS_DEAL},
         {"deal: auto\ncost: {k: 9, attention_window: 64, window_layers: 2, layers: 4}\n",
-         {192, 24, 6, 2, RP_DEAL_MIDDLE, .k = 9, .w = 64, .h = 1, .b = 2},
+         {192, 24, 6, 2, RP_DEAL_MIDDLE, .cost.k = 9, .cost.w = 64, .cost.h = 1, .cost.b = 2},
          RP_WANTS_DEAL},
         {"deal: {window: 48, order: descending}\ncost: 9\n",
-         {48, 24, 6, 2, RP_DEAL_DESCENDING, .k = 9, .b = 1},
+         {48, 24, 6, 2, RP_DEAL_DESCENDING, .cost.k = 9, .cost.b = 1},
          RP_WANTS_DEAL},
         {"deal: {step: 12, tier: 4}\n",
-         {96, 12, 4, 1, RP_DEAL_MIDDLE, .k = 16384, .b = 1},
+         {96, 12, 4, 1, RP_DEAL_MIDDLE, .cost.k = 16384, .cost.b = 1},
          RP_WANTS_DEAL},
-        {"deal: {bundle: 3}\n", {192, 24, 6, 3, RP_DEAL_MIDDLE, .k = 16384, .b = 1}, RP_WANTS_DEAL},
+        {"deal: {bundle: 3}\n",
+         {192, 24, 6, 3, RP_DEAL_MIDDLE, .cost.k = 16384, .cost.b = 1},
+         RP_WANTS_DEAL},
         {"deal: {window: 24, step: 24, tier: 6, cost: 5}\ncost: 5\n",
-         {24, 24, 6, 1, RP_DEAL_DESCENDING, .k = 5, .b = 1},
+         {24, 24, 6, 1, RP_DEAL_DESCENDING, .cost.k = 5, .cost.b = 1},
          RP_SETS_DEAL},
         {"deal: {window: 24, step: 24, tier: 6, bundle: 2}\n",
-         {24, 24, 6, 2, RP_DEAL_MIDDLE, .k = 16384, .b = 1},
+         {24, 24, 6, 2, RP_DEAL_MIDDLE, .cost.k = 16384, .cost.b = 1},
          RP_WANTS_DEAL},
         {"stages: [{deal: auto}]\n",
-         {192, 24, 6, 2, RP_DEAL_MIDDLE, .k = 16384, .b = 1},
+         {192, 24, 6, 2, RP_DEAL_MIDDLE, .cost.k = 16384, .cost.b = 1},
          RP_WANTS_DEAL},
         {"deal: auto\nstages: [{deal: off}]\n", {.window = 0}, RP_SETS_DEAL},
     };
@@ -167,7 +171,8 @@ static void a_deal_takes_its_numbers_from_the_job(void **state)
                               "deal: {cost: 7}}, {weights: {web: 1}}]\n");
     assert_int_equal(spec->stages[0].sets & (RP_SETS_DEAL | RP_WANTS_DEAL), RP_SETS_DEAL);
     assert_int_equal(spec->stages[2].sets & (RP_SETS_DEAL | RP_WANTS_DEAL), 0);
-    check_deal(&spec->stages[1], (struct rp_deal){192, 24, 2, 2, RP_DEAL_MIDDLE, .k = 7, .b = 1});
+    check_deal(&spec->stages[1],
+               (struct rp_deal){192, 24, 2, 2, RP_DEAL_MIDDLE, .cost.k = 7, .cost.b = 1});
     close_all();
 }
 

@@ -114,7 +114,8 @@ static void test_unknown_in_ramp(void **unused)
     held.max_docs_per_row = 65;
     expect_refused(&stream, &position, -RP_E_CONFIG, "expected group 1 to seq_len 64, found 65");
     held.max_docs_per_row = 33;
-    held.deal = (struct rp_deal){.window = 3, .step = 2, .tier = 1, .bundle = 1, .k = 1, .b = 1};
+    held.deal = (struct rp_deal){
+        .window = 3, .step = 2, .tier = 1, .bundle = 1, .cost.k = 1, .cost.b = 1};
     expect_refused(&stream, &position, -RP_E_CONFIG, "deal: window: expected a multiple of step 2");
     held = (struct rp_calendar_held){
         .documents = documents, .weights = (uint32_t[3]){0}, .max_docs_per_row = 33};

@@ -303,8 +303,8 @@ static void test_values_in_force(void **unused)
     stage = rp_calendar_at(calendar, RP_NO_ROW - 1);
     assert_true(stage->from == 500 && stage->rebuilds && stage->is_declared && !stage->has_record);
     assert_int_equal(stage->max_docs_per_row, 9);
-    assert_int_equal(stage->deal.h, 1);
-    assert_int_equal(stage->deal.b, 2);
+    assert_int_equal(stage->deal.cost.h, 1);
+    assert_int_equal(stage->deal.cost.b, 2);
     assert_int_equal(stage->fill, RP_FILL_SPLIT);
     assert_true(rp_calendar_next(calendar, 500) == RP_NO_ROW);
     assert_true(rp_calendar_is_boundary(calendar, 300) && !rp_calendar_is_boundary(calendar, 301));

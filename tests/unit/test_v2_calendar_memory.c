@@ -43,7 +43,7 @@ static void test_new_streams(void **unused)
     memset(&position, 0, sizeof position);
     calendar_one(&stream);
     stream.stages[2].deal = (struct rp_deal){
-        .window = 8, .step = 4, .tier = 2, .bundle = 1, .k = 4, .b = 1};
+        .window = 8, .step = 4, .tier = 2, .bundle = 1, .cost.k = 4, .cost.b = 1};
     every_allocation_of_both();
     calendar_three(&stream);
     every_allocation_of_both();

@@ -206,19 +206,19 @@ static void break_deal_bundle(Stream *s)
 }
 static void break_deal_k(Stream *s)
 {
-    s->stages[2].deal.k = 0;
+    s->stages[2].deal.cost.k = 0;
 }
 static void break_deal_w(Stream *s)
 {
-    s->stages[2].deal.w = (1u << 24) + 1;
+    s->stages[2].deal.cost.w = (1u << 24) + 1;
 }
 static void break_deal_b(Stream *s)
 {
-    s->stages[2].deal.b = 65;
+    s->stages[2].deal.cost.b = 65;
 }
 static void break_deal_h(Stream *s)
 {
-    s->stages[2].deal.h = 5;
+    s->stages[2].deal.cost.h = 5;
 }
 static void break_deal_order(Stream *s)
 {
@@ -279,7 +279,7 @@ static void break_record_and_stage_deal(Stream *s)
 }
 static void break_record_deal(Stream *s)
 {
-    s->record.deal = (struct rp_deal){.window = 4, .step = 4, .tier = 4, .bundle = 1, .b = 1};
+    s->record.deal = (struct rp_deal){.window = 4, .step = 4, .tier = 4, .bundle = 1, .cost.b = 1};
 }
 static void break_absent(Stream *s)
 {

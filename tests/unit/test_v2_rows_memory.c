@@ -15,7 +15,7 @@ static void make(struct stream *stream)
     stream_add(stream, "b", lengths, RP_ARRAY_COUNT(lengths));
     stream->stages[0].weights = weights;
     stream->stages[0].deal = (struct rp_deal){
-        .window = 4, .step = 2, .tier = 2, .bundle = 1, .k = 4, .b = 1};
+        .window = 4, .step = 2, .tier = 2, .bundle = 1, .cost.k = 4, .cost.b = 1};
     stream->stages[1] = (struct rp_stage_spec){
         .from = 10, .sets = RP_SETS_PACKING | RP_SETS_DEAL, .packing = RP_PACKING_BEST_FIT};
     stream->spec.stage_count = 2;

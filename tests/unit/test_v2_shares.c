@@ -150,7 +150,8 @@ static void expect_order(const struct rp_deal *deal, const uint64_t *costs, uint
 static void test_deal(void **unused)
 {
     (void)unused;
-    struct rp_deal deal = {.window = 8, .step = 4, .tier = 2, .bundle = 1, .k = 4, .b = 1};
+    struct rp_deal deal = {
+        .window = 8, .step = 4, .tier = 2, .bundle = 1, .cost.k = 4, .cost.b = 1};
     const uint64_t expected[] = {96, 48, 64, 72, 41, 96, 56, 66};
     uint64_t costs[8];
     costs_of(&deal, 0, 8, costs);
@@ -173,12 +174,13 @@ static void test_deal(void **unused)
 static void test_cost(void **unused)
 {
     (void)unused;
-    struct rp_deal deal = {.k = 10, .b = 1};
+    struct rp_deal deal = {.cost.k = 10, .cost.b = 1};
     assert_int_equal(rp_cost_of(&deal.cost, 7), 7 * 17);
-    deal = (struct rp_deal){.k = 10, .w = 4, .h = 2, .b = 3};
+    deal = (struct rp_deal){.cost.k = 10, .cost.w = 4, .cost.h = 2, .cost.b = 3};
     assert_int_equal(rp_cost_of(&deal.cost, 4), 3 * 10 * 4 + 3 * 16);
     assert_int_equal(rp_cost_of(&deal.cost, 7), 3 * 10 * 7 + 49 + 2 * (2 * 4 * 7 - 16));
-    deal = (struct rp_deal){.k = (1u << 24) - 1, .w = 1u << 24, .h = 63, .b = 64};
+    deal = (struct rp_deal){
+        .cost.k = (1u << 24) - 1, .cost.w = 1u << 24, .cost.h = 63, .cost.b = 64};
     uint64_t L = 1u << 24;
     assert_true(rp_cost_of(&deal.cost, 1u << 24) == 64 * (L - 1) * L + 64 * L * L);
 }
@@ -216,7 +218,8 @@ static void test_deal_permutes(void **unused)
     static uint64_t costs[ROWS];
     static uint32_t order[ROWS];
     static bool seen[ROWS];
-    struct rp_deal deal = {.window = 1024, .step = 96, .tier = 24, .bundle = 3, .k = 1, .b = 1};
+    struct rp_deal deal = {
+        .window = 1024, .step = 96, .tier = 24, .bundle = 3, .cost.k = 1, .cost.b = 1};
     for (uint32_t i = 0; i < ROWS; i++)
         costs[i] = i * UINT64_C(2654435761) % 997;
     assert_int_equal(rp_deal_order(&deal, costs, ROWS, order, NULL), 0);

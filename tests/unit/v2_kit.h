@@ -99,7 +99,7 @@ static inline void make(struct stream *stream, enum rp_shuffle shuffle, uint64_t
 static inline void deal(struct stream *stream)
 {
     stream->stages[0].deal = (struct rp_deal){
-        .window = 16, .step = 8, .tier = 4, .bundle = 2, .k = 64, .b = 1};
+        .window = 16, .step = 8, .tier = 4, .bundle = 2, .cost.k = 64, .cost.b = 1};
 }
 
 static inline struct rp_plan *open_stream(const struct stream *stream)

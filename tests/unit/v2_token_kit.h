@@ -74,8 +74,8 @@ static inline struct rp_stage_spec kit_first_stage(uint32_t variant)
                                       .tier = 2,
                                       .bundle = 1,
                                       .order = RP_DEAL_MIDDLE,
-                                      .k = 8,
-                                      .b = 1};
+                                      .cost.k = 8,
+                                      .cost.b = 1};
     return stage;
 }
 

@@ -91,10 +91,10 @@ bool rp_calendar_read_deal(const struct rp_field *field, struct rp_deal *deal)
                              .tier = (uint32_t)numbers[2],
                              .bundle = (uint32_t)numbers[3],
                              .order = (enum rp_deal_order)numbers[4],
-                             .k = (uint32_t)numbers[5],
-                             .w = (uint32_t)numbers[6],
-                             .h = (uint8_t)numbers[7],
-                             .b = (uint8_t)numbers[8]};
+                             .cost.k = (uint32_t)numbers[5],
+                             .cost.w = (uint32_t)numbers[6],
+                             .cost.h = (uint8_t)numbers[7],
+                             .cost.b = (uint8_t)numbers[8]};
     struct rp_error ignored;
     return at == end && rp_calendar_check_deal(deal, &ignored) == 0;
 }

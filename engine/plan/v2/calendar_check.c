@@ -204,10 +204,10 @@ int rp_calendar_check_deal(const struct rp_deal *deal, struct rp_error *error)
 {
     const struct bound bounds[] = {
         {0, "deal: bundle", deal->bundle, 1, UINT32_MAX},
-        {0, "deal: K", deal->k, 1, RP_SEQ_LEN_MAX - 1},
-        {0, "deal: w", deal->w, 0, RP_SEQ_LEN_MAX},
-        {0, "deal: b", deal->b, 1, 64},
-        {0, "deal: h", deal->h, 0, deal->b},
+        {0, "deal: K", deal->cost.k, 1, RP_SEQ_LEN_MAX - 1},
+        {0, "deal: w", deal->cost.w, 0, RP_SEQ_LEN_MAX},
+        {0, "deal: b", deal->cost.b, 1, 64},
+        {0, "deal: h", deal->cost.h, 0, deal->cost.b},
         {0, "deal: order", deal->order, 0, RP_DEAL_ORDERS - 1},
         {0, "deal: tier", deal->tier, deal->bundle, UINT32_MAX},
         {0, "deal: step", deal->step, deal->tier, UINT32_MAX},
@@ -230,12 +230,12 @@ int rp_calendar_check_deal(const struct rp_deal *deal, struct rp_error *error)
 struct rp_deal rp_calendar_reduce_deal(const struct rp_deal *deal)
 {
     struct rp_deal reduced = *deal;
-    uint8_t divisor = (uint8_t)rp_gcd_u64(deal->h, deal->b);
+    uint8_t divisor = (uint8_t)rp_gcd_u64(deal->cost.h, deal->cost.b);
     if (deal->window == 0)
         return (struct rp_deal){0};
     if (divisor > 1) {
-        reduced.h = (uint8_t)(deal->h / divisor);
-        reduced.b = (uint8_t)(deal->b / divisor);
+        reduced.cost.h = (uint8_t)(deal->cost.h / divisor);
+        reduced.cost.b = (uint8_t)(deal->cost.b / divisor);
     }
     return reduced;
 }

@@ -35,7 +35,8 @@ struct rp_deal_text rp_calendar_deal_text(const struct rp_deal *deal)
         snprintf(out.text, sizeof out.text,
                  "%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%s,%" PRIu32 ",%" PRIu32 ",%u,%u",
                  deal->window, deal->step, deal->tier, deal->bundle,
-                 rp_deal_order_name(deal->order), deal->k, deal->w, deal->h, deal->b);
+                 rp_deal_order_name(deal->order), deal->cost.k, deal->cost.w, deal->cost.h,
+                 deal->cost.b);
     return out;
 }
 

@@ -208,7 +208,7 @@ static int check_now(const struct rp_calendar_making *making)
     const struct rp_stage *now = &making->now;
     const struct rp_deal *deal = &now->deal;
     uint64_t L = now->seq_len, D = now->max_docs_per_row, k = making->calendar->spec.fixed.group;
-    uint64_t cost = (uint64_t)deal->b * (deal->k + L) * L; /* < 2^6 · 2^25 · 2^24 */
+    uint64_t cost = (uint64_t)deal->cost.b * (deal->cost.k + L) * L; /* < 2^6 · 2^25 · 2^24 */
     if (L % now->align != 0)
         return rp_fail(making->error, -RP_E_CONFIG, "choose seq_len as a multiple of align",
                        "row %" PRIu64 ": seq_len: expected a multiple of align %" PRIu32

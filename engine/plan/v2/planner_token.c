@@ -122,11 +122,11 @@ static struct rp_token2_deal deal_record(const struct rp_deal *deal)
         .step = deal->step,
         .tier = deal->tier,
         .bundle = deal->bundle,
-        .k = deal->k,
-        .w = deal->w,
+        .k = deal->cost.k,
+        .w = deal->cost.w,
         .order = (uint8_t)deal->order,
-        .h = deal->h,
-        .b = deal->b,
+        .h = deal->cost.h,
+        .b = deal->cost.b,
     };
 }
 

@@ -20,10 +20,10 @@ struct rp_deal rp_token2_deal_of(const struct rp_token2_deal *deal)
         .tier = deal->tier,
         .bundle = deal->bundle,
         .order = (enum rp_deal_order)deal->order,
-        .k = deal->k,
-        .w = deal->w,
-        .h = deal->h,
-        .b = deal->b,
+        .cost.k = deal->k,
+        .cost.w = deal->w,
+        .cost.h = deal->h,
+        .cost.b = deal->b,
     };
 }
 

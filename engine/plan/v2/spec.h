@@ -107,13 +107,7 @@ struct rp_stream_source {
 struct rp_deal {
     uint32_t window, step, tier, bundle; /* Y, T, C, m; window 0: off */
     enum rp_deal_order order;
-    union {
-        struct rp_cost cost;
-        struct {
-            uint32_t k, w;
-            uint8_t h, b;
-        };
-    };
+    struct rp_cost cost;
 };
 
 /* Bits of rp_stage_spec.sets. */

@@ -52,7 +52,7 @@ static void print_deal(const struct rp_deal *deal)
         printf("deal %" PRIu32 " rows, step %" PRIu32 ", tier %" PRIu32 ", bundle %" PRIu32
                ", order %s, cost %" PRIu32,
                deal->window, deal->step, deal->tier, deal->bundle, rp_deal_order_name(deal->order),
-               deal->k);
+               deal->cost.k);
 }
 
 /* The origin of a deal that is a record, and the memory of a window by the mean row. */
