@@ -213,8 +213,9 @@ struct rp_flow_counts {
     uint64_t packers_replaced;
 };
 void rp_flow_counts(const struct rp_flow *flow, struct rp_flow_counts *counts);
-/** Continue the counts of the flow that this new one replaces. */
-void rp_flow_continue_counts(struct rp_flow *flow, const struct rp_flow_counts *counts);
+/** Continue the counts and costs of the stopped flow that this new one, of as many ranks,
+ * replaces. */
+void rp_flow_continue_counts(struct rp_flow *flow, struct rp_flow *stopped);
 
 /** The cost of all batches that were published to a local rank since the flow was opened; negative:
  * a batch has none. */

@@ -163,9 +163,12 @@ struct rp_flow_imbalance rp_flow_imbalance(const struct rp_flow *flow)
     return rp_costs_imbalance(&flow->costs, flow->options.rank_count);
 }
 
-void rp_flow_continue_counts(struct rp_flow *flow, const struct rp_flow_counts *counts)
+void rp_flow_continue_counts(struct rp_flow *flow, struct rp_flow *stopped)
 {
-    flow->caught_up = *counts;
+    rp_flow_counts(stopped, &flow->caught_up);
+    struct rp_flow_costs unused = flow->costs;
+    flow->costs = stopped->costs;
+    stopped->costs = unused;
 }
 
 /* ---- batches for a checkpoint ---------------------------------------------------------------- */

@@ -163,15 +163,13 @@ int rp_engine_open_flow(struct rp_engine *engine, struct rp_error *error)
 int rp_engine_replace_flow(struct rp_engine *engine, struct rp_error *error)
 {
     struct rp_flow *stopped = engine->delivery.flow;
-    struct rp_flow_counts counts;
     RP_ASSERT(engine->delivery.state == RP_DELIVERY_STOPPED);
     int code = rp_engine_open_flow(engine, error);
     if (code < 0) { /* the engine fails, and its end looks at a flow */
         engine->delivery.flow = stopped;
         return code;
     }
-    rp_flow_counts(stopped, &counts);
-    rp_flow_continue_counts(engine->delivery.flow, &counts);
+    rp_flow_continue_counts(engine->delivery.flow, stopped);
     rp_flow_close(stopped);
     return 0;
 }

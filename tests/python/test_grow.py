@@ -70,6 +70,12 @@ def grow(program, engine, step, status=0, documents=GROWN):
     return set_weights(program, engine, documents, step, status, "grow")
 
 
+def counted(engine):
+    """Tokens and costs, which another flow of the engine continues."""
+    stat = ringpack.stat(engine.run, engine.folder)
+    return [stat["tokens"], *(rank["cost"] for rank in stat["ranks"])]
+
+
 def journalled(folder):
     lines = (Path(folder) / "c" / "run-journal.jsonl").read_text().splitlines()
     return [e["row"] for e in map(json.loads, lines) if e["event"] == "documents"]
@@ -78,14 +84,16 @@ def journalled(folder):
 @pytest.mark.parametrize("number", range(3))
 def test_rows_from_the_step_on(engines, program, folder, stream, number):
     keys = [{}, {"packer_processes": True, "io": "pread"}, {"prefetch_factor": 8, "io": "mapped"}]
-    engine = start(engines, program, folder, stream, **keys[number])
+    engine = start(engines, program, folder, stream, cost=50, **keys[number])
     row = 8 * STEP_ROWS
     rows, old = stream.rows_from(row), stream.rows_from()
     assert rows[:row] == old[:row] and rows[row:] != old[row:]
     with Ranks(engine, 2) as ranks:
         seen = take(ranks.turns(5), rows)
+        before = counted(engine)
         stream.append()
         assert "row 32" in grow(program, engine, 8)
+        assert all(now >= then > 0 for now, then in zip(counted(engine), before))
         engine.checkpoint()
         seen += take(ranks.turns(), rows)
     assert sorted(set(seen))[: len(rows)] == list(range(len(rows)))
