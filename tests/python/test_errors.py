@@ -7,6 +7,7 @@ import pickle
 import shutil
 import subprocess
 
+import numpy
 import pytest
 import ringpack
 from ringpack import CheckpointMismatchError
@@ -95,6 +96,25 @@ CHANGES = {
 }
 
 
+AHEAD = {  # keys of stream version 2, of which only rows that are ahead depend
+    "stages": [{"until": "row 999"}, {"spread": 8}],
+    "skip": {"rows": ["500-600"]},
+    "grow": False,
+    "cost": 50,
+}
+
+
+def test_what_may_change_ahead_does(make):
+    with make(stream_version=2) as loader:
+        next(loader)
+        state, wanted = loader.state_dict(), numpy.array(next(loader)["input_ids"])
+    for key, value in AHEAD.items():
+        with make(stream_version=2, **{key: value}) as loader:
+            loader.load_state_dict(state)
+            batch = next(loader)
+            assert batch.first_row == 3 and (batch["input_ids"] == wanted).all(), key
+
+
 def test_what_may_change_does(make, program, state, expected, corpora, folder):
     for key, value in CHANGES.items():
         with make(**{key: value}) as loader:
@@ -119,7 +139,7 @@ def test_what_may_change_does(make, program, state, expected, corpora, folder):
         with make(dp_rank=rank, dp_world_size=2, ranks=f"{rank}-{rank}", start_engine=True) as half:
             half.load_state_dict(state)
             assert next(half).first_row == 3 + 3 * rank
-    tried = {*CHANGES, "paths of the corpus", "dp_world_size", "ranks"}
+    tried = {*CHANGES, *AHEAD, "paths of the corpus", "dp_world_size", "ranks"}
     assert tried == set(CheckpointMismatchError.MAY_CHANGE)
 
 
