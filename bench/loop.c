@@ -91,7 +91,7 @@ void make_batches(struct bench *b)
     const struct rp_config *c = &b->config;
     uint64_t positions = (uint64_t)c->batch_size * c->seq_len;
     size_t width = c->token_dtype == RP_DTYPE_I64 ? 8 : 4;
-    uint64_t fragments = (uint64_t)c->batch_size * c->max_docs_per_row;
+    uint64_t fragments = (uint64_t)c->batch_size * b->max_docs_per_row;
     bool more = (c->sections & SECTIONS_HF) == SECTIONS_HF;
     if (more && c->label_mode != RP_LABELS_ALIGNED)
         refuse("the loop is written for aligned labels");
@@ -179,7 +179,7 @@ DEFINE_PUT(int64_t)
 static uint32_t put_boundaries(const struct bench *b, const struct batch *batch,
                                const struct rp_row *row, uint32_t i, uint32_t ends)
 {
-    uint32_t most = b->config.max_docs_per_row, seq_len = b->config.seq_len;
+    uint32_t most = b->max_docs_per_row, seq_len = b->config.seq_len;
     int32_t *lengths = batch->lengths + (uint64_t)i * most;
     int32_t end = (int32_t)(i * seq_len);
     for (uint32_t f = 0; f < row->count; f++) {
@@ -196,7 +196,7 @@ static uint32_t put_boundaries(const struct bench *b, const struct batch *batch,
 
 static void finish_batch(const struct bench *b, const struct batch *batch, uint32_t ends)
 {
-    uint32_t capacity = b->config.batch_size * (b->config.max_docs_per_row + 1);
+    uint32_t capacity = b->config.batch_size * (b->max_docs_per_row + 1);
     int32_t end = (int32_t)(b->config.batch_size * b->config.seq_len);
     for (uint32_t i = ends + 1; i <= capacity; i++)
         batch->ends[i] = end;
@@ -210,7 +210,7 @@ static void add_digest(const struct bench *b, const struct batch *batch, uint32_
         const uint8_t *ids = batch->ids;
         size_t row_bytes = c->seq_len * (c->token_dtype == RP_DTYPE_I64 ? 8u : 4u);
         const struct rp_row_tokens row = {.lengths = batch->lengths +
-                                                     (uint64_t)i * c->max_docs_per_row,
+                                                     (uint64_t)i * b->max_docs_per_row,
                                           .fragments = batch->rows[i].fragments,
                                           .tokens = ids + i * row_bytes,
                                           .dtype = (enum rp_dtype)c->token_dtype};

@@ -24,6 +24,7 @@ struct batch {
 
 struct bench {
     struct rp_config config;
+    uint32_t max_docs_per_row; /* the config's, or the plan's own */
     struct rp_corpus *corpus;
     uint8_t **shards; /* the token files */
     bool mapped;      /* from the page cache, and not in private memory */

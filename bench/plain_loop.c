@@ -180,7 +180,7 @@ static void run_stage(struct bench *b, const char *stage, const struct arguments
         struct bench other = *b;
         if (!strcmp(stage, "concat")) {
             read_config(&other.config, a, "concat");
-            other.config.max_docs_per_row = b->config.max_docs_per_row; /* as the batches are cut */
+            other.config.max_docs_per_row = b->max_docs_per_row; /* as the batches are cut */
         }
         result = run_pack(&other, !strcmp(stage, "digest"));
     } else {
@@ -211,11 +211,9 @@ int main(int argc, char **argv)
     struct rp_error error;
     read_config(&b.config, &a, NULL);
     check(rp_stream_open_corpus(&b.corpus, &b.config, false, &error), &error);
-    if (b.config.max_docs_per_row == 0) {
-        struct rp_plan *plan = open_plan(&b);
-        b.config.max_docs_per_row = rp_plan_max_docs_per_row(plan);
-        rp_plan_close(plan);
-    }
+    struct rp_plan *plan = open_plan(&b);
+    b.max_docs_per_row = rp_plan_max_docs_per_row(plan);
+    rp_plan_close(plan);
     json_t *report = json_object();
     char *stages = strdup(a.stages), *rest = stages;
     for (char *stage; (stage = strsep(&rest, ",")) != NULL;)
