@@ -42,7 +42,7 @@ class FakeEngine:
     def reply(self, connection):
         message = self.answer
         if isinstance(message, str):
-            head = REPLY.pack(MAGIC, ABI, TEXT, 0, len(message.encode()), 0, 0, 0, 1)
+            head = REPLY.pack(MAGIC, ABI, TEXT, 0, len(message.encode()), *(0,) * 5, 1)
             message = head + message.encode()
         connection.recv(1 << 16)
         connection.send(message)
