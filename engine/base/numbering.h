@@ -21,7 +21,7 @@ struct rp_batch_stage {
     uint64_t from, batch_rows, step_rows;
 };
 
-/* Its first row, batch and step, and its sizes. Of several parts with one first row only the last
+/* Its first row, batch and step, and its sizes. If several parts have one first row, only the last
  * has batches. */
 struct rp_numbering_part {
     uint64_t row, batch, step;

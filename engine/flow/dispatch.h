@@ -23,7 +23,7 @@ struct rp_dispatch {
     struct rp_row row; /* the row peeked at, while has_row */
     bool has_row, ended;
     bool skips_step;          /* all rows of the step of `batch` are skipped */
-    struct rp_step_sums step; /* of the step of `batch` */
+    struct rp_step_sums step; /* the step that has `batch` */
     struct rp_ticket *ticket; /* under construction, or NULL */
     uint64_t next_ticket;
     uint64_t handed_on;      /* tickets below it have been given to readers and packers */

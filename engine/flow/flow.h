@@ -84,9 +84,9 @@ struct rp_flow_options {
                                    left */
     struct rp_mask_counts *mask_counts; /* [sources], borrowed; NULL: not counted */
     struct rp_scout_sums *steps;        /* borrowed; NULL: sums of steps are not kept */
-    const struct rp_cost *cost;         /* of rows, borrowed; NULL: by their deals, if they have */
-    bool truncates;                     /* documents are cut to seq_len tokens */
-    struct rp_row_form form;            /* the form of the plan's rows */
+    const struct rp_cost *cost; /* cost of rows, borrowed; NULL: by their deals, if they have */
+    bool truncates;             /* documents are cut to seq_len tokens */
+    struct rp_row_form form;    /* the form of the plan's rows */
 };
 
 /** options->prefetch_bytes if it is set. If it is 0: the size with which the windows of a plan that

@@ -24,11 +24,11 @@ struct rp_balance_shape {
 /* Sums over whole steps. A barrier waits for the costliest rank. */
 struct rp_balance {
     uint64_t steps;
-    rp_cost_sum total;      /* of all rows */
-    rp_cost_sum step;       /* of each step, its costliest rank: a barrier for each step (DDP) */
-    rp_cost_sum micro_step; /* of each micro-step, its costliest micro-batch: a barrier for each
+    rp_cost_sum total;      /* sum over all rows */
+    rp_cost_sum step;       /* each step's costliest rank: a barrier for each step (DDP) */
+    rp_cost_sum micro_step; /* each micro-step's costliest micro-batch: a barrier for each
                              * micro-step (FSDP, expert parallel) */
-    rp_cost_sum largest;    /* of each step, its costliest micro-batch */
+    rp_cost_sum largest;    /* each step's costliest micro-batch */
 };
 
 /** Count the whole steps at the beginning of a list. order[i] is the row at place i; NULL: rows are

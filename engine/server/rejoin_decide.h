@@ -93,7 +93,7 @@ enum rp_token_follows {
 struct rp_rejoin_facts {
     /* the engine's */
     const struct rp_numbering *numbering;
-    struct rp_numbering *other; /* of the same stages, for the decision to change */
+    struct rp_numbering *other; /* has the same stages, for the decision to change */
     uint64_t start_row;
     bool has_failed;   /* the engine publishes no more batches */
     bool has_consumed; /* some consumer released a batch and has detached */
@@ -134,8 +134,8 @@ struct rp_placement {
     enum rp_placement_action action;
     enum rp_refusal refusal; /* the reason of REFUSE */
     uint64_t row;            /* the requested row */
-    bool renumbers;          /* of MOVE_ALL: a step begins at step_row from now on */
-    uint64_t step_row;       /* of renumbers */
+    bool renumbers;          /* with MOVE_ALL: a step begins at step_row from now on */
+    uint64_t step_row;       /* if it renumbers */
     uint64_t batch;          /* that begins at the row; unset for NOT_NUMBERED */
     bool begins_stream;      /* the token's state is the start of the stream from now on */
     bool forgets_contents;   /* a checkpoint's prefetched rows may be of another stream */

@@ -126,11 +126,11 @@ struct rp_slot_header {
     uint32_t known; /* enum rp_known_sums: the sums below that are known; others are 0 */
     /* Over all rows of the step, of all ranks and micro-batches (STREAM2.md section 10.4) */
     uint64_t step_rows, step_tokens, step_tokens_loss;
-    uint64_t cost;          /* of this batch */
+    uint64_t cost;          /* the batch's */
     uint64_t step;          /* number of the step, counted as batches are */
-    uint32_t rows;          /* of this rank in this batch: at most the geometry's rows */
+    uint32_t rows;          /* this rank's in the batch: at most the geometry's rows */
     uint32_t micro_batch;   /* the batch's place in its step, from 0 */
-    uint32_t micro_batches; /* of the step */
+    uint32_t micro_batches; /* the step's */
     uint32_t reserved;
 };
 

@@ -149,7 +149,7 @@ struct rp_ring_view {
     uint32_t replica;           /* its seat; set by the caller of rp_ring_view_open */
     uint64_t next;              /* next batch to take */
     uint64_t next_row;          /* its first row, over all ranks */
-    uint64_t taken_rows;        /* of the batch that was taken last */
+    uint64_t taken_rows;        /* rows of the batch that was taken last */
     uint64_t tail;              /* last tail seen; may be below next until the ring reaches next */
     uint64_t release;           /* last release stored */
     uint32_t waits_in_vain;     /* how many ended in sleep since a long spin found something */

@@ -126,7 +126,7 @@ struct rp_batch {
     uint32_t reserved_2;    /* zero */
     uint64_t step;          /* number of its step, counted as batches are */
     uint32_t micro_batch;   /* its place in the step, from 0 */
-    uint32_t micro_batches; /* of the step: the batches that a rank accumulates */
+    uint32_t micro_batches; /* in the step: the batches that a rank accumulates */
 };
 
 enum rp_next {

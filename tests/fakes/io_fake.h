@@ -12,7 +12,7 @@
 
 struct io_fake_script {
     uint64_t seed;
-    /* of 1000 results, how many … */
+    /* among 1000 results, how many … */
     unsigned cut;    /* bring only a part */
     unsigned again;  /* are EAGAIN, EINTR, EBUSY or ENOMEM */
     unsigned broken; /* are EIO, three times in a row at most: io.c retries as often */

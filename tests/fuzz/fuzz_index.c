@@ -152,7 +152,7 @@ static void check_source(const struct rp_corpus *corpus, uint32_t s, bool is_men
 
 static void check_columns(const struct rp_index *index, bool is_mended)
 {
-    FUZZ_REQUIRE(is_mended || index->column_count <= 1); /* of the older head it has none */
+    FUZZ_REQUIRE(is_mended || index->column_count <= 1); /* the older head has none */
     for (uint32_t i = 0; i < index->column_count; i++) {
         const struct rp_index_column *column = &index->columns[i];
         uint32_t width = rp_index_column_width(column->type);

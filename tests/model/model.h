@@ -58,7 +58,7 @@ bool model_wait_end(unsigned thread);
 /** Whether it has ended: the kernel's answer, seen at once. */
 bool model_has_ended(unsigned thread);
 
-/** Of the scenario. */
+/** The scenario's. */
 unsigned model_kills(void);
 
 /** Larger scenarios are explored: more batches, more kills. */

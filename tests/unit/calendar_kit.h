@@ -44,7 +44,7 @@ struct calendar_stream {
     struct rp_stream_spec spec;
     struct rp_stream_source sources[3];
     struct rp_stage_spec stages[3], record;
-    uint32_t weights[4][3]; /* of three stages and the record */
+    uint32_t weights[4][3]; /* three stages and the record */
     struct rp_limits_change limits;
     struct rp_without without[2];
     struct rp_source_count grown;

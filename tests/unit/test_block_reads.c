@@ -5,7 +5,7 @@
 
 /* 3000 documents of about 100 tokens of 2 bytes. */
 static const struct kit_source pages[] = {{"pages", 8, 2, 3000}};
-#define WINDOW_BYTES (4 * (100 * 100 * 2 + RP_BLOCK_BYTES)) /* of 4 blocks of 100 documents */
+#define WINDOW_BYTES (4 * (100 * 100 * 2 + RP_BLOCK_BYTES)) /* 4 blocks of 100 documents */
 
 static struct rp_plan_config plan_of(enum rp_shuffle shuffle, uint32_t lanes)
 {

@@ -141,7 +141,7 @@ static void an_unknown_monitor_is_refused(void **state)
 
 /* ---- state tokens ---------------------------------------------------------------------------- */
 
-enum { CALENDAR_BYTES = 400 }; /* of a token of version 4 */
+enum { CALENDAR_BYTES = 400 }; /* in a token of version 4 */
 enum { TOKEN_BYTES = 152, DIGEST_AT = TOKEN_BYTES - 32, ROWS_AT = 1024, SLOT_BYTES = 2048 };
 
 /* The fields that the monitor reads in a token of version 3. */

@@ -141,7 +141,7 @@ static void large_n_is_permuted(void **state)
 typedef void pass_function(const struct rp_permutation *permutation, uint64_t *values,
                            uint32_t count);
 
-/* Of 100 values. */
+/* A permutation of 100 values. */
 static uint64_t pass_errors(pass_function *pass, const struct rp_permutation *by,
                             const struct rp_permutation *permutation, uint64_t *random)
 {

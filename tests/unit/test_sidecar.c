@@ -406,7 +406,7 @@ static void test_missing_token_file(void **state)
     (void)state;
     struct rp_error error;
     struct rp_corpus *whole, *gone;
-    const char *shards[] = {"s.bin", "m", "long"}; /* of "long" not every block is sampled */
+    const char *shards[] = {"s.bin", "m", "long"}; /* not every block of "long" is sampled */
     const int32_t lengths[] = {3, 5}, many[] = {70 * RP_BLOCK_BYTES};
     struct rp_source_spec source = {
         .name = "s", .weight = 1, .shards = shards, .shard_count = 3, .eos = -1};

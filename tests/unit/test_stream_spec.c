@@ -13,7 +13,7 @@
 
 #define DOCUMENTS 6
 static const int32_t sizes[DOCUMENTS] = {9, 1, 20, 4, 3, 7};
-/* of document d: tokens begin … end - 1 are trained; begin 0: none is */
+/* In document d, tokens begin … end - 1 are trained; begin 0: none is */
 static const struct rp_span trained[DOCUMENTS] = {{3, 5}, {0, 0}, {19, 20}, {0, 0}, {2, 3}, {1, 4}};
 
 static struct rp_config config;

@@ -68,7 +68,7 @@ static void test_continued(void **unused)
     calendar_three(&stream);
     expect_refused(&stream, &position, -RP_E_CONFIG,
                    "source \"web\": documents: expected 0-6, as when it joined, found 0-");
-    stream.sources[1].is_percent = true; /* of an index that has grown */
+    stream.sources[1].is_percent = true; /* its index has grown */
     stream.sources[1].range_first = 1;
     stream.sources[1].range_end = 5;
     stream.sources[1].documents = 4;

@@ -82,8 +82,8 @@ void rp_feed_update_exhausted(struct rp_feed *feed, struct rp_feed_source *own)
     own->plain = is_exhausted ? 0 : own->plain;
 }
 
-/* Of the batch that was read ahead. The last item of a pass is not plain; the first one is visited
- * when its batch is read. */
+/* Bits of the batch that was read ahead. The last item of a pass is not plain; the first one is
+ * visited when its batch is read. */
 static void update_plain(struct rp_feed_source *own)
 {
     uint64_t wanted = own->state.pass == 0 ? UINT64_MAX : 0, bit = 1;

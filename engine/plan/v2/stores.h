@@ -21,7 +21,7 @@ struct rp_waiting_row {
 
 /* The order of the pool's entries: by turn, the oldest first among equals. */
 struct rp_pool_place {
-    uint64_t turn; /* of section 7, and all that was subtracted from it */
+    uint64_t turn; /* turn of section 7, and all that was subtracted from it */
     uint64_t arrival;
     uint32_t slot;
 };

@@ -15,7 +15,7 @@ struct rp_origin {
     const char *path;  /* the word: a checkpoint, a directory of them, a state token, or NULL */
     uint64_t base_row; /* --base-row */
     bool base_row_given;
-    uint64_t step; /* of a running engine's position */
+    uint64_t step; /* step of a running engine's position */
     bool has_step;
     /* found by rp_origin_finish */
     char *checkpoint; /* its path, where `path` is one or a directory; else NULL */

@@ -98,7 +98,7 @@ struct scratch {
     struct rp_pipeline pipelines[2];
 };
 
-static const struct rp_layout_tally *sorted_tally; /* of qsort, which passes no context */
+static const struct rp_layout_tally *sorted_tally; /* for qsort, which passes no context */
 
 static int compare_planned(const void *a, const void *b)
 {

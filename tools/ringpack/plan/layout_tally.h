@@ -24,11 +24,11 @@ struct rp_layout_time {
 };
 
 struct rp_layout_choice {
-    uint32_t steps; /* of the window; 0: rows as they are planned */
+    uint32_t steps; /* steps of the window; 0: rows as they are planned */
     double step, micro_step, micro_batch;
     double cost_spread;   /* standard deviation of the cost of steps, by their mean */
-    double source_spread; /* of the share of a source in a step, the greatest of all */
-    double long_spread;   /* of the share of long documents */
+    double source_spread; /* spread of the share of a source in a step, the greatest of all */
+    double long_spread;   /* spread of the share of long documents */
     uint64_t bytes;       /* memory of the largest window in a plan */
     /* by order of the tiers; [0]: 1F1B, [1]: interleaved. As planned: order 0 only */
     struct rp_layout_time times[RP_DEAL_ORDERS][2];
@@ -49,7 +49,7 @@ struct rp_layout_tally {
     uint32_t *source_tokens;    /* [capacity * source_count] */
     /* after rp_layout_tally_end */
     uint32_t steps, choice_count;
-    double long_share; /* of the tokens */
+    double long_share; /* share of the tokens */
     struct rp_layout_choice choices[RP_LAYOUT_CHOICES];
 };
 

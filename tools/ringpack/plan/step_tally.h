@@ -30,7 +30,7 @@ struct rp_step_tally {
     uint64_t batch_end, step_end;  /* rows: of the unfinished micro-batch and step */
     struct rp_step_counts unlabelled;
     uint64_t padding_batches;        /* the last step's with only rows after the end */
-    uint64_t run_steps, run_batches; /* of the run, and of a rank: also without a token */
+    uint64_t run_steps, run_batches; /* the run's, and a rank's: also without a token */
     uint64_t steps, filled; /* counted; filled: one document has more than half of the tokens */
     double largest_share;   /* sum over the steps of the share of their largest document */
     /* the unfinished step's, and the unfinished micro-batch's */
