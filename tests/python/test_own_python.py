@@ -2,6 +2,7 @@
 """A command of ours that starts Python in a foreign directory imports no module and runs no program
 from there."""
 
+import json
 import os
 import re
 import shutil
@@ -79,6 +80,16 @@ def test_convert_and_explain(command, data_set, tmp_path):
     assert ran(data_set) == ""
 
 
+def test_calibrate(command, data_set, tmp_path):
+    times = tmp_path / "times.jsonl"
+    rows = [[64] * 64, [512] * 8, [4096], [2048, 64, 64], [256] * 16, [1024] * 4]
+    times.write_text("".join(
+        json.dumps({"lengths": row, "seconds": sum(n * (9000 + n) for n in row) / 1e9}) + "\n"
+        for row in rows))
+    assert "9,000" in run(command, data_set, "calibrate", "--times", times)
+    assert ran(data_set) == ""
+
+
 def test_a_python_of_the_path(command, data_set, tmp_path):
     """Names in PATH that mean the current directory are left out as well."""
     path = f":.:{Path(sys.executable).parent}"
@@ -121,6 +132,6 @@ def test_no_other_place_starts_python():
     found = {str(path.relative_to(ROOT / "tools" / "ringpack"))
              for path in (ROOT / "tools" / "ringpack").rglob("*.c")
              if starts.search(path.read_text()) and python.search(path.read_text())}
-    assert found == {"convert/spawn.c", "demo/ranks.c"}
+    assert found == {"cmd_calibrate.c", "convert/spawn.c", "demo/ranks.c"}
     package = ROOT / "tools" / "python" / "ringpack"
     assert not [path for path in package.rglob("*.py") if "sys.executable, \"-" in path.read_text()]
