@@ -81,6 +81,7 @@ static char name[] = "/no/such/checkpoints", run[] = "test", text[] = "";
 static const struct rp_engine_options options = {.keep_journal = true};
 static struct rp_config config;
 static struct rp_engine engine;
+static struct rp_numbering_part part = {.batch_rows = 1, .step_rows = 1};
 
 static void begin(void)
 {
@@ -92,6 +93,7 @@ static void begin(void)
     engine = (struct rp_engine){.config = &config,
                                 .saving.config = &config,
                                 .options = &options,
+                                .delivery.numbering = {.parts = &part, .count = 1},
                                 .config_text = text,
                                 .stream.start_row = 1};
     rp_engine_journal_start(&engine);

@@ -48,6 +48,17 @@ static int find_unseen(struct rp_error *error_out)
     return code;
 }
 
+/* The token of the first row from 11 on that no deal window has begun before. */
+static void take_token_between_windows(void)
+{
+    struct rp_planner_token_info info = {.position = {.next_row = 1}};
+    struct rp_error error;
+    for (uint64_t row = 11; info.position.next_row != info.position.window_first; row++) {
+        token_bytes = kit_token_at(&kit.spec, row, token);
+        assert_int_equal(rp_planner_token_info(token, token_bytes, &info, &error), 0);
+    }
+}
+
 static void test_tokens(void **state)
 {
     (void)state;
@@ -59,7 +70,9 @@ static void test_tokens(void **state)
         every_allocation(resume_and_write, false);
         every_allocation(resume_and_write, true);
         every_allocation(list, false);
+        take_token_between_windows();
         every_allocation(find_unseen, false);
+        token_bytes = kit_token_at(&kit.spec, 11, token);
         kit.sources[0].documents = kit.contexts[0].documents = 50; /* a record, and weights */
         with.weights = weights;
         every_allocation(resume_and_write, false);
