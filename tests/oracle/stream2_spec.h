@@ -234,10 +234,10 @@ static inline struct rp_deal rp_spec2_deal(const json_t *d)
                             .tier = (uint32_t)rp_spec2_at(d, 2),
                             .bundle = (uint32_t)rp_spec2_at(d, 3),
                             .order = (unsigned)rp_spec2_at(d, 4),
-                            .k = (uint32_t)rp_spec2_at(d, 5),
-                            .w = (uint32_t)rp_spec2_at(d, 6),
-                            .h = (uint8_t)rp_spec2_at(d, 7),
-                            .b = (uint8_t)rp_spec2_at(d, 8)};
+                            .cost.k = (uint32_t)rp_spec2_at(d, 5),
+                            .cost.w = (uint32_t)rp_spec2_at(d, 6),
+                            .cost.h = (uint8_t)rp_spec2_at(d, 7),
+                            .cost.b = (uint8_t)rp_spec2_at(d, 8)};
 }
 
 /* Lists of [source, …]. */

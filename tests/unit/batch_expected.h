@@ -42,6 +42,17 @@ struct expected_tokens {
     bool (*continues)(const void *context, const struct rp_fragment *fragment);
 };
 
+/* Labels of a fragment: its tokens after the first one, and the token after it if there is one. */
+EXPECTED uint64_t expected_labels(const struct rp_fragment *fragment,
+                                  const struct expected_tokens *tokens)
+{
+    bool continues = tokens->continues && tokens->continues(tokens->context, fragment);
+    uint64_t labels = 0;
+    for (uint32_t i = 1; i < fragment->length + continues; i++)
+        labels += !tokens->trained || tokens->trained(tokens->context, fragment, i);
+    return labels;
+}
+
 /* Element `at` of a section, stored as the geometry says; nothing without that section. */
 EXPECTED void put(const struct rp_geometry *g, uint8_t *slot, enum rp_section section, uint64_t at,
                   int64_t value)

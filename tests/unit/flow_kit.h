@@ -286,17 +286,6 @@ KIT void stream_close(struct stream *s)
 
 /* ---- draining -------------------------------------------------------------------------------- */
 
-/* Labels of a fragment: its tokens after the first one, and the token after it if there is one. */
-KIT uint64_t labels_of(const struct rp_fragment *fragment)
-{
-    const struct expected_tokens *tokens = &kit_tokens;
-    bool continues = tokens->continues && tokens->continues(tokens->context, fragment);
-    uint64_t labels = 0;
-    for (uint32_t i = 1; i < fragment->length + continues; i++)
-        labels += !tokens->trained || tokens->trained(tokens->context, fragment, i);
-    return labels;
-}
-
 /* The sums of the step, over the rows of all ranks; if they are known. */
 KIT void check_step(struct stream *s, const struct rp_slot_header *header)
 {
@@ -314,7 +303,7 @@ KIT void check_step(struct stream *s, const struct rp_slot_header *header)
         rows += own->count > 0;
         for (uint32_t i = 0; i < own->count; i++) {
             tokens += own->fragments[i].length;
-            labels += labels_of(&own->fragments[i]);
+            labels += expected_labels(&own->fragments[i], &kit_tokens);
         }
     }
     assert_int_equal(header->step_rows, rows);
