@@ -244,7 +244,7 @@ void feature(benchmark::State &state)
     if (which == GROUP)
         inputs.spec.fixed.group = 2;
     if (which == DEAL)
-        inputs.stage.deal = {256, 32, 8, 1, RP_DEAL_DESCENDING, 4096, 0, 0, 1};
+        inputs.stage.deal = {256, 32, 8, 1, RP_DEAL_DESCENDING, {4096, 0, 0, 1}};
     if (which == STAGES || all)
         inputs.add_stages(500);
     plan_rows(state, inputs);
