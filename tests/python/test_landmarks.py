@@ -191,3 +191,20 @@ def test_a_program_that_takes_them_is_found(program, broken, long, tmp_path):
     environment = {**os.environ, "RP_DEFECT": "landmark_of_another_stream"}
     same, _ = other_landmarks(program, long, tmp_path, broken=broken, env=environment)
     assert not same
+
+
+def test_landmarks_of_a_dealt_stream(program, long, tmp_path):
+    """A landmark inside a deal window has the state at its beginning: rows are the same with it,
+    and other rows than without a deal."""
+    keys = {**json.loads(long[0].read_text()), "stream_version": 2}
+    deal = {"window": 96, "step": 24, "tier": 6, "cost": 20}
+    configs = [tmp_path / "plain.yaml", tmp_path / "dealt.yaml"]
+    configs[0].write_text(json.dumps(keys))
+    configs[1].write_text(json.dumps({**keys, "deal": deal}))
+    kept = tmp_path / "kept"
+    marked(program, kept, configs[1], 22000)
+    assert len(landmarks_of(kept)[1].read_bytes()) >= 24 * 5
+    for row in 2600, 9001, 21007:
+        alone, *_ = marked(program, tmp_path / f"cache-{row}", configs[1], row)
+        assert marked(program, kept, configs[1], row)[0] == alone
+        assert marked(program, tmp_path / f"plain-{row}", configs[0], row)[0] != alone
