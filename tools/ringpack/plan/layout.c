@@ -14,7 +14,7 @@
 enum { DP, PP, CP, MB, VP, PARTS };
 static const char *const names[PARTS] = {"dp", "pp", "cp", "mb", "vp"};
 
-#define REFUSE(error, hint, ...) rp_fail(error, -EINVAL, hint, "--layout: " __VA_ARGS__)
+#define REFUSE(error, hint, ...) rp_fail(error, -RP_E_USAGE, hint, "--layout: " __VA_ARGS__)
 
 /* One NAME=NUMBER of `bytes` bytes. */
 static int read_part(const char *text, size_t bytes, uint32_t *values, struct rp_error *error)

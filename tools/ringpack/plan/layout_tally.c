@@ -32,7 +32,7 @@ static int check_costs(const struct rp_layout_tally *tally, struct rp_error *err
                ((wide)tally->cost.k + tally->config->seq_len);
     if (row * tally->config->global_batch_size < (wide)1 << 63)
         return 0;
-    return rp_fail(error, -EINVAL, "give a smaller --global-batch-size or fewer `layers`",
+    return rp_fail(error, -RP_E_USAGE, "give a smaller --global-batch-size or fewer `layers`",
                    "--layout: costs of steps of %llu rows of %u tokens are not below 2^63",
                    (unsigned long long)tally->config->global_batch_size, tally->config->seq_len);
 }
@@ -270,7 +270,7 @@ int rp_layout_tally_end(struct rp_layout_tally *tally, struct rp_error *error)
     uint32_t step = tally->layout.shape.step;
     tally->steps = tally->count / step;
     if (tally->steps == 0)
-        return rp_fail(error, -EINVAL, "plan more --rows, or give a smaller --global-batch-size",
+        return rp_fail(error, -RP_E_USAGE, "plan more --rows, or give a smaller --global-batch-size",
                        "--layout: %u rows are no whole step of %u", tally->count, step);
     int code = open_scratch(&scratch, tally, error);
     if (code >= 0)
