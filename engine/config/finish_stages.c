@@ -251,6 +251,15 @@ static int fail_between(const struct walk *walk)
                       row, walk->step_rows, walk->number, rows);
 }
 
+/* Such a stage may begin inside a step, for instance at the end of a stream that continues. */
+static bool sets_limits_only(const struct rp_config_stage *stage)
+{
+    for (uint32_t key = 0; key < RP_STAGE_KEY_COUNT; key++)
+        if (stage->places[key].line != 0 && key != RP_STAGE_KEY_until && key != RP_STAGE_KEY_limits)
+            return false;
+    return true;
+}
+
 /* Set *end to the first row after the stage. */
 static int find_end(const struct walk *walk, wide *end)
 {
@@ -272,7 +281,7 @@ static int find_end(const struct walk *walk, wide *end)
     default:
         if (number <= stage->from)
             return fail_backwards(walk, "row", stage->from);
-        if ((number - stage->from) % walk->step_rows != 0)
+        if ((number - stage->from) % walk->step_rows != 0 && !sets_limits_only(stage + 1))
             return fail_between(walk);
         *end = number;
         break;
@@ -296,7 +305,8 @@ static int begin_next(struct walk *walk, struct rp_config_stage *next)
         return FAIL_STAGE(walk, until, NULL, "stage %u would end after 2^63 rows or tokens",
                           walk->number);
     next->from = (uint64_t)end;
-    next->first_step = walk->stage->first_step + (next->from - walk->stage->from) / walk->step_rows;
+    next->first_step = walk->stage->first_step +
+                       rp_div_up(next->from - walk->stage->from, walk->step_rows);
     return 0;
 }
 

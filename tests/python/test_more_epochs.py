@@ -4,6 +4,7 @@ from the end, from a state, a checkpoint with contents and a trainer's token; wi
 others. Every row and state is the oracle's."""
 
 import json
+import re
 import subprocess
 
 import pytest
@@ -174,3 +175,21 @@ def test_explain_and_state_take_the_token_with_its_own_epochs(program, folder, c
     command = [program, "explain", "-c", path, state, "--row", str(len(stream.rows) - 1)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert done.returncode == 2 and "num_epochs differs" in done.stderr, done.stderr
+
+
+def test_the_hint_of_version_2_adds_an_epoch(make):
+    """A limit that was reached changes by a stage: from the end, the stage of the hint continues."""
+    with make(stream_version=2, num_epochs=1) as loader:
+        batches = sum(1 for _ in loader)
+        end, row = loader.state_dict(), loader.next_row
+    refused = make(stream_version=2, num_epochs=2)
+    refused.load_state_dict(end)
+    with pytest.raises(ringpack.CheckpointMismatchError) as raised:
+        refused.attach()
+    text = re.search(rf"`stages: (\[{{until: row {row}}}, .*\])`", raised.value.hint)[1]
+    words = re.sub(r"[\w-]+(?: \d+)?", lambda word: json.dumps(word[0]), text)
+    stages = json.loads(re.sub(r': "(\d+)"', r": \1", words))
+    with make(stream_version=2, num_epochs=1, stages=stages) as more:
+        more.load_state_dict(end)
+        rows = [batch.first_row for batch in more]
+    assert rows[0] == row and batches - 1 <= len(rows) <= batches + 1

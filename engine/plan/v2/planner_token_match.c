@@ -9,7 +9,7 @@
 #include "plan/v2/planner_token_format.h"
 
 struct value {
-    char text[96];
+    char text[160];
 };
 
 static struct value number(uint64_t value)
@@ -251,6 +251,25 @@ static struct value limits_text(const struct rp_limits *limits)
     return out;
 }
 
+/* The stage that changes a limit that is reached, as a config has it. */
+static struct value stage_of_limit(const char *source, uint64_t row, const struct rp_limits *had,
+                                   const struct rp_limits *has)
+{
+    struct value out;
+    if (had->max_epochs != has->max_epochs && has->max_epochs > 0)
+        snprintf(out.text, sizeof out.text,
+                 "{until: row %" PRIu64 "}, {limits: {%s: {max_epochs: %" PRIu32 "}}}", row, source,
+                 has->max_epochs);
+    else if (had->max_epochs != has->max_epochs)
+        snprintf(out.text, sizeof out.text,
+                 "{until: row %" PRIu64 "}, {limits: {%s: {max_epochs: endless}}}", row, source);
+    else
+        snprintf(out.text, sizeof out.text,
+                 "{until: row %" PRIu64 "}, {limits: {%s: {max_tokens: %" PRIu64 "}}}", row, source,
+                 has->max_tokens);
+    return out;
+}
+
 int rp_token2_match_limits(const struct rp_token2_resume *resume, const struct rp_planner *plan)
 {
     const struct rp_token2_header *header = &resume->token.header;
@@ -259,13 +278,14 @@ int rp_token2_match_limits(const struct rp_token2_resume *resume, const struct r
     for (uint32_t j = 0; j < header->source_count; j++) {
         const struct rp_source_state *state = rp_planner_reached(plan, j);
         const struct rp_limits *had = &resume->token.sources[j].limits, *has = &stage->limits[j];
-        char hint[192];
+        char hint[320];
         if (!resume->sources[j] || is_reached(had, state) == is_reached(has, state))
             continue;
+        uint64_t row = rp_max_u64(header->window_end, header->next_row);
         snprintf(hint, sizeof hint,
                  "nothing was changed; set the limits back, and change them by a stage at row "
-                 "%" PRIu64 " or later",
-                 rp_max_u64(header->window_end, header->next_row));
+                 "%" PRIu64 " or later: `stages: [%s]`",
+                 row, stage_of_limit(resume->names[j], row, had, has).text);
         return rp_fail(resume->error, -RP_E_MISMATCH, hint,
                        "the limits of source %s differ: the state has %s, this run has %s; at row "
                        "%" PRIu64 " it has read %" PRIu32 " epochs and %" PRIu64
