@@ -270,7 +270,8 @@ int rp_layout_tally_end(struct rp_layout_tally *tally, struct rp_error *error)
     uint32_t step = tally->layout.shape.step;
     tally->steps = tally->count / step;
     if (tally->steps == 0)
-        return rp_fail(error, -RP_E_USAGE, "plan more --rows, or give a smaller --global-batch-size",
+        return rp_fail(error, -RP_E_USAGE,
+                       "plan more --rows, or give a smaller --global-batch-size",
                        "--layout: %u rows are no whole step of %u", tally->count, step);
     int code = open_scratch(&scratch, tally, error);
     if (code >= 0)
