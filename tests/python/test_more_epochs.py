@@ -178,7 +178,7 @@ def test_explain_and_state_take_the_token_with_its_own_epochs(program, folder, c
 
 
 def test_the_hint_of_version_2_adds_an_epoch(make):
-    """A limit that was reached changes by a stage: from the end, the stage of the hint continues."""
+    """A limit that was reached changes by a stage: from the end, the hint's stage continues."""
     with make(stream_version=2, num_epochs=1) as loader:
         batches = sum(1 for _ in loader)
         end, row = loader.state_dict(), loader.next_row
@@ -186,7 +186,7 @@ def test_the_hint_of_version_2_adds_an_epoch(make):
     refused.load_state_dict(end)
     with pytest.raises(ringpack.CheckpointMismatchError) as raised:
         refused.attach()
-    text = re.search(rf"`stages: (\[{{until: row {row}}}, .*\])`", raised.value.hint)[1]
+    text = re.search(rf"`stages: (\[{{until: row {row}}}.*\])`", raised.value.hint)[1]
     words = re.sub(r"[\w-]+(?: \d+)?", lambda word: json.dumps(word[0]), text)
     stages = json.loads(re.sub(r': "(\d+)"', r": \1", words))
     with make(stream_version=2, num_epochs=1, stages=stages) as more:
