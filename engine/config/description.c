@@ -186,19 +186,24 @@ static bool has_word(const struct rp_config *config, const char *name, const cha
     return strcmp(value, word) == 0;
 }
 
-/* In the order of their names. A key that a packing or a shuffle does not use is in no contract. */
-static void add_stream(struct rp_record_writer *writer, const struct rp_config *config,
-                       const struct walk *walk)
+static void add_corpus(struct rp_record_writer *writer, const struct walk *walk)
 {
     char hex[RP_HASH_HEX_BYTES];
-    bool is_block = has_word(config, "shuffle", "block");
-    bool has_window = !has_word(config, "packing", "concat");
-    if (is_block)
-        rp_contract_add(writer, "block_documents", "%" PRIu32, config->block_documents);
     rp_hash128_hex(rp_hasher_finish(&walk->files), hex);
     rp_contract_add(writer, "corpus_files", "%s", hex);
     rp_hash128_hex(rp_hasher_finish(&walk->paths), hex);
     rp_contract_add(writer, "corpus_paths", "%s", hex);
+}
+
+/* In the order of their names. A key that a packing or a shuffle does not use is in no contract. */
+static void add_stream(struct rp_record_writer *writer, const struct rp_config *config,
+                       const struct walk *walk)
+{
+    bool is_block = has_word(config, "shuffle", "block");
+    bool has_window = !has_word(config, "packing", "concat");
+    if (is_block)
+        rp_contract_add(writer, "block_documents", "%" PRIu32, config->block_documents);
+    add_corpus(writer, walk);
     if (has_window)
         add_key(writer, config, "fill");
     add_key(writer, config, "lanes");
@@ -226,14 +231,10 @@ static void add_stream(struct rp_record_writer *writer, const struct rp_config *
 static void add_stream_2(struct rp_record_writer *writer, const struct rp_config *config,
                          const struct walk *walk)
 {
-    char hex[RP_HASH_HEX_BYTES];
     bool is_block = has_word(config, "shuffle", "block");
     rp_contract_add(writer, "block_documents", "%" PRIu32, is_block ? config->block_documents : 0);
     add_key(writer, config, "bos_id");
-    rp_hash128_hex(rp_hasher_finish(&walk->files), hex);
-    rp_contract_add(writer, "corpus_files", "%s", hex);
-    rp_hash128_hex(rp_hasher_finish(&walk->paths), hex);
-    rp_contract_add(writer, "corpus_paths", "%s", hex);
+    add_corpus(writer, walk);
     add_key(writer, config, "eos_id");
     add_key(writer, config, "group");
     rp_contract_add(writer, "label_across_cuts", "%d", config->label_across_cuts);
@@ -264,14 +265,10 @@ void rp_config_add_batches(struct rp_record_writer *writer, const struct rp_conf
 static void add_stream_of_both(struct rp_record_writer *writer, const struct rp_config *config,
                                const struct walk *walk)
 {
-    char hex[RP_HASH_HEX_BYTES];
     bool is_block = has_word(config, "shuffle", "block");
     if (is_block)
         rp_contract_add(writer, "block_documents", "%" PRIu32, config->block_documents);
-    rp_hash128_hex(rp_hasher_finish(&walk->files), hex);
-    rp_contract_add(writer, "corpus_files", "%s", hex);
-    rp_hash128_hex(rp_hasher_finish(&walk->paths), hex);
-    rp_contract_add(writer, "corpus_paths", "%s", hex);
+    add_corpus(writer, walk);
     add_key(writer, config, "long_doc");
     add_key(writer, config, "seed");
     add_key(writer, config, "shuffle");

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ringpack calibrate`: the K that was planted in times is found, attention is that of the
+"""`ringpack calibrate`: the K that was planted in times is found, attention is the attention of the
 documents, and a refusal leaves the config as it is."""
 
 import itertools

@@ -24,7 +24,7 @@ static void test_ranks_that_wait(void **unused)
     struct rp_flow_imbalance found = rp_costs_imbalance(&costs, 2);
     assert_true(found.ranks == 10.0 * 2 / 19);
     assert_true(found.micro_step == (3 + 5 + 4) * 2.0 / 19);
-    /* a batch that one rank gets by itself, and those of another flow, change sums only */
+    /* a batch that one rank gets by itself, and batches of another flow, change sums only */
     rp_costs_add_batch(&ranks[0], true, 100);
     struct rp_rank_cost other = {.cost = 7};
     rp_costs_join(&ranks[1], &other);
