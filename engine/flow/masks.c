@@ -165,6 +165,9 @@ int rp_masks_row_labels(struct rp_masks *masks, const struct rp_row *row, uint32
     const struct rp_corpus *corpus = masks->options->corpus;
     bool crosses = masks->options->form.label_across_cuts;
     int code = 0;
+    *labels = row->tokens - row->count;
+    if (!crosses && !masks->spans)
+        return 0;
     *labels = 0;
     for (uint32_t i = 0; i < row->count; i++)
         if (crosses || rp_source_has_mask(rp_corpus_source(corpus, row->fragments[i].source)))
