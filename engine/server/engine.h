@@ -29,6 +29,7 @@
 #include "shm/ring.h"
 #include "shm/socket.h"
 #include "shm/wait.h"
+#include "stream_gain.h"
 
 struct rp_engine_journal;
 struct rp_deferred_attach;
@@ -168,6 +169,7 @@ struct rp_stream {
     struct rp_catch_up_plans catch_up_plans[RP_CATCH_UPS_MAX];
     struct rp_plan *probe;         /* ours: checks tokens that trainers bring, and finds rows */
     struct rp_far_planner planner; /* finds rows that are far */
+    struct rp_gain_log gain_log;
     struct rp_far_row *far;        /* the requested row; NULL: near rows can be had, no far one */
     struct rp_contract contract;   /* a view of: */
     struct rp_mask_counts *mask_counts; /* [sources] */

@@ -88,6 +88,7 @@ int rp_engine_adopt_grown(struct rp_engine *engine, struct rp_grown *grown, stru
     struct rp_stream *stream = &engine->stream;
     struct rp_grown before = {stream->corpus, stream->plan, stream->probe, stream->planner.plan};
     RP_ASSERT(!stream->planner.is_busy);
+    rp_gain_log_end(&stream->gain_log);
     stream->corpus = grown->corpus;
     stream->plan = grown->plan;
     stream->probe = grown->probe;

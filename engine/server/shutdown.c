@@ -166,6 +166,7 @@ static void close_stream(struct rp_engine *engine)
     rp_delivery_close_cache(&engine->delivery);
     for (uint32_t r = 0; r < engine->delivery.ring_count; r++)
         rp_ring_close(&engine->delivery.rings[r]);
+    rp_gain_log_end(&engine->stream.gain_log);
     rp_plan_close(engine->stream.plan);
     for (uint32_t i = 0; i < RP_CATCH_UPS_MAX; i++)
         rp_plan_close(engine->stream.catch_up_plans[i].plan);

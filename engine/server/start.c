@@ -475,7 +475,7 @@ int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error)
     if (code >= 0)
         code = prepare_states(engine, checkpoint, error);
     if (code >= 0 && !checkpoint && !engine->options->state)
-        rp_gain_log(engine->config, engine->stream.corpus);
+        rp_gain_log_start(&engine->stream.gain_log, engine->config, engine->stream.corpus);
     if (code >= 0 && checkpoint && engine->saving.saved_row == engine->stream.start_row)
         know_start_state(engine);
     if (engine->stream.contents)
