@@ -55,6 +55,7 @@ equal, if references are not counted."""
 class Place(NamedTuple):
     """A section that a run has, as numpy takes it."""
 
+    number: int  # enum rp_section
     word: int  # place in Terms.words of the section's address
     rows: int  # of the largest batches
     shapes: tuple[tuple[int, ...], ...]  # shapes of their views: ROWS, FLAT, ONE_ROW
@@ -141,6 +142,7 @@ def layout_of(geometry: Any) -> dict[str, Place]:
         if not section.offset:
             continue
         layout[name] = Place(
+            number=number,
             word=BatchInfo.sections.offset // _WORD + number,
             rows=geometry.rows,
             shapes=shapes_of(name, geometry.rows),
