@@ -105,7 +105,11 @@ class Lease:
     exports: dict[str, weakref.ref[Any]]  # memory of sections; all views of one share it, if any
 
     def __del__(self) -> None:
-        self.client.give_back(self.held)
+        try:
+            held = self.held
+        except AttributeError:  # an exception came in before it had one
+            return
+        self.client.give_back(held)
 
     def viewed(self) -> list[str]:
         """Names of the sections with live views."""
