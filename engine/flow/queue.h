@@ -9,9 +9,9 @@
  * spans.
  *
  * Bounds. The queue has 24 bytes for each fragment of this node's rows, and 64 for each row of the
- * step. If it reaches options->step_bytes, or the states of rp_queue_states positions, at
- * the end of a micro-batch, the rest of the step is counted, and planned again, from that state,
- * when the queue is empty. A step's first batch waits until the step is planned.
+ * step. If it reaches options->step_bytes, or the states of rp_queue_states positions, at the end
+ * of a micro-batch, the rest of the step is counted, and planned again, from that state, when the
+ * queue is empty. A step's first batch waits until the step is planned.
  *
  * A flow that begins inside a step finds the step's sums among the kept ones (sums.h), or plans the
  * step from a state before it. A sum is known or it is not, and never wrong: without such a state,
