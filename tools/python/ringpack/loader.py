@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loader: an endless or finite iterator of batches whose position can be saved and restored."""
 
-import os
 import time
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Optional
@@ -14,6 +13,7 @@ from ._engine import place_given
 from ._form import add_defaults
 from ._lease import ONE_LOCAL, getrefcount
 from ._log import logger
+from ._made import wishes_of
 from ._passes import Passing, restart_of
 from ._placement import Digests, Given, RankGiven
 from ._views import import_torch
@@ -65,6 +65,15 @@ class Loader(Passing):
         pipeline- and context-parallel neighbours do (1).
     replica: number of this process among these, from 0 on (0). UsageError if replicas > 1 and it is
         missing, or dp_rank under a launcher.
+    cp_size: number of processes of a context-parallel group, each of which gets its slices of every
+        row (1): sections by token have seq_len / cp_size places. UsageError if seq_len is no
+        multiple of 2 * cp_size, or the labels are aligned. They are replicas: see there.
+    cp_rank: number of this process in the group (0). Default: under a launcher, the groups are
+        neighbouring ranks, and dp_rank, dp_world_size, replica and replicas follow; else UsageError
+        if it is missing.
+    cp_split: "row" (default) or "document": the part that is split into 2 * cp_size chunks, of
+        which each process has an early and a late one. "document" needs align, a multiple of
+        2 * cp_size, which an engine that is described by corpus gets by default.
     profile: "hf", "trl", "megatron", "olmo", "torchtitan" or "grain": names and shapes of a batch
         that this framework expects (ringpack.profiles); "min" or "full": the names of Batch;
         sections adds others. Default: "min"; with return_type="torch" and a corpus, input_ids,
@@ -78,6 +87,10 @@ class Loader(Passing):
     copy: True: batches are dicts of arrays or tensors in memory of their own, which are yours, for
         frameworks that change or hold them. False: tensors are views of the ring, as arrays are,
         for loops that only read them: writing into one kills the process. Default: see return_type.
+    ignore_index: label of a position without one, in place of -100, negative. ValueError.
+    label_dtype: "i32" or "i64": type of the labels. Default: as input_ids. ValueError.
+    mtp: number of labels of each token (1): `labels_2` has the token after the next one of the
+        same fragment, and so on; -100 past its end. ValueError below 1.
     keep: number of newest batches that stay open (1, or 1 + look_ahead); a step closes older ones.
         ValueError below 1; UsageError if the ring has no more slots than that.
     look_ahead: number of batches that the loop holds unused whenever it takes another one:
@@ -135,11 +148,17 @@ class Loader(Passing):
         dp_world_size: Optional[int] = None,
         replica: Optional[int] = None,
         replicas: Optional[int] = None,
+        cp_size: Optional[int] = None,
+        cp_rank: Optional[int] = None,
+        cp_split: str = "row",
         profile: Optional[str] = None,
         return_type: str = "numpy",
         flat: bool = False,
         pin_memory: Optional[bool] = None,
         copy: Optional[bool] = None,
+        ignore_index: Optional[int] = None,
+        label_dtype: Optional[str] = None,
+        mtp: Optional[int] = None,
         keep: int = 1,
         look_ahead: Optional[int] = None,
         restart: Optional[bool] = None,
@@ -166,7 +185,7 @@ class Loader(Passing):
             *place_given(run, run_dir, config, corpus, program),
             seq_len,
             batch_size,
-            RankGiven(dp_rank, dp_world_size, replica, replicas),
+            RankGiven(dp_rank, dp_world_size, replica, replicas, cp_size, cp_rank),
             start_engine,
             start_timeout,
             connect_timeout,
@@ -179,7 +198,10 @@ class Loader(Passing):
             restart_timeout=restart_timeout,
             monitor=monitor_of(monitor),
         )
-        self._take_place(self._given.find_ranks())
+        ranks = self._given.find_ranks()
+        self._wishes = wishes_of(ranks.group, cp_split, ignore_index, label_dtype, mtp)
+        self._prepare_split(keys, seq_len, corpus is not None)
+        self._take_place(ranks)
         self._profile, self._kind, self._flat, self._keep = profile, return_type, bool(flat), keep
         self._pin_memory, self._copies = pin_memory, copy is True
         self._is_own = copy is not False
@@ -188,6 +210,20 @@ class Loader(Passing):
         self._folder, self._program = working_folder(), program
         self._start_timeout = start_timeout
         self._begin_position()
+
+    def _prepare_split(self, keys: dict[str, Any], seq_len: Any, has_corpus: bool) -> None:
+        """Check the lengths that are known by now, and set align if it is this loader's to set."""
+        split = self._wishes.split
+        if split is None:
+            return
+        if (length := whole("seq_len", seq_len)) is not None:
+            split.check_length(length)
+        if split.by != "document":
+            return
+        if has_corpus:
+            keys.setdefault("align", 2 * split.size)
+        if isinstance(align := keys.get("align"), int):
+            split.check_align(align)
 
     def _set_look_ahead(self, given: Optional[int], found: int = 0) -> None:
         """found: look-ahead of the framework that loops; counts if `given` is None."""

@@ -192,8 +192,11 @@ PROFILES: dict[str, Profile] = {
 }
 
 
-def check_sections(name: str, sections: tuple[str, ...], label_mode: int) -> None:
-    """Refuse a run that lacks sections of the profile, or has labels of the other mode."""
+def check_sections(
+    name: str, sections: tuple[str, ...], label_mode: int, is_split: bool = False
+) -> None:
+    """Refuse a run that lacks sections of the profile, or has labels of the other mode. is_split:
+    a batch has slices of the rows."""
     profile = PROFILES[name]
     hint = f"give the engine `profile: {name}`"
     wanted = {field.section for field in profile.fields.values() if isinstance(field, View)}
@@ -205,6 +208,12 @@ def check_sections(name: str, sections: tuple[str, ...], label_mode: int) -> Non
             f"profile {name} makes labels of the tokens of a row; with label_across_cuts the "
             "label of a cut is a token of another row",
             "leave label_across_cuts out, or use another profile",
+        )
+    if is_split and (profile.labels != SHIFTED or "labels" not in wanted):
+        raise UsageError(
+            f"profile {name} leaves it to the model to make labels of the next tokens, which a "
+            "slice of a context-parallel rank does not have",
+            "profile='torchtitan' or 'megatron', or none",
         )
     if profile.labels is not None and profile.labels != label_mode % 2:  # ACROSS_CUTS is shifted
         modes = "shifted", "aligned", "shifted"
