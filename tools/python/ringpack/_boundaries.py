@@ -24,6 +24,7 @@ def ends_of(batch: "Batch") -> Any:
     """0, and the end of each segment over the flat batch; int64."""
     import numpy
 
+    batch._open_lease()
     cache, sections = batch._all_made(), batch._form.sections
     if _ENDS not in cache:
         if "cu_seqlens" in sections:

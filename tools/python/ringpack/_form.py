@@ -60,6 +60,11 @@ def _made_of(wishes: Wishes, client: Client) -> Mapping[str, Recipe]:
             aligns = re.findall(r"^stage\[\d+\]\.align=(\d+)$", client.contract(), re.M)
             for align in aligns or ["1"]:  # of version 1
                 wishes.split.check_align(int(align))
+    if wishes.mtp > client.geometry.seq_len:
+        raise UsageError(
+            f"mtp is {wishes.mtp}, and a row has {client.geometry.seq_len} tokens",
+            "mtp=2, for one more label of each token",
+        )
     return wishes.recipes(client.layout, client.geometry.label_mode == ALIGNED)
 
 
