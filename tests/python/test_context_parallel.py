@@ -4,6 +4,7 @@ torch, whole together, in every type of batch; attention of slices equals that o
 
 import itertools
 import os
+from types import SimpleNamespace
 
 import numpy
 import pytest
@@ -96,6 +97,40 @@ def test_functions_of_frameworks_agree(monkeypatch):
             taken = {"tokens": tokens}
             utils.get_batch_on_this_cp_rank(taken, cp_group=Group(size, rank))
             assert (taken["tokens"] == tokens[:, per_row(LENGTH, size, rank)]).all()
+
+
+def test_profiles_for_megatron_and_maxtext(monkeypatch, program, corpus, folder):
+    """megatron_thd is split by Megatron's own function, with TransformerEngine's rule for its
+    kernel, which needs a GPU."""
+    torch = pytest.importorskip("torch")
+    utils = pytest.importorskip("megatron.core.utils")
+    kernel = SimpleNamespace(
+        thd_get_partitioned_indices=lambda ends, total, size, rank: torch.tensor(
+            per_document(ends.tolist(), size, rank)
+        )
+    )
+    monkeypatch.setattr(utils, "tex", kernel, raising=False)
+    monkeypatch.setattr(utils, "is_te_min_version", lambda _: True)
+    more = {"profile": "megatron_thd", "return_type": "torch", "window": 4, "seed": 5}
+    keys = {"corpus": corpus, "seq_len": LENGTH, "batch_size": ROWS, "run_dir": folder}
+    names = ["tokens", "labels", "loss_mask", "position_ids"]
+    with group(corpus, folder, 2, split=None, **more) as (_, parts):
+        with ringpack.Loader(**keys, **more, run="thd", num_epochs=1, align=4) as whole:
+            for _, batch, *slices in zip(range(4), whole, *parts):
+                for rank, part in enumerate(slices):
+                    most = torch.tensor([batch["max_seqlen_q"]])
+                    ends = batch["cu_seqlens_q"], batch["cu_seqlens_q_padded"]
+                    taken = {name: batch[name] for name in names}
+                    taken, params = utils.get_thd_batch_on_this_cp_rank(taken, *ends, most, 2, rank)
+                    assert all(torch.equal(part[name], taken[name]) for name in names)
+                    for name in list(part)[len(names) :]:
+                        own, wanted = part[name], getattr(params, name)
+                        assert numpy.array_equal(own, wanted), name
+    with group(corpus, folder, 2, profile="maxtext") as (whole, parts):
+        for _, batch, *slices in zip(range(4), whole, *parts):
+            for rank, part in enumerate(slices):
+                for name in batch:
+                    assert (part[name] == batch[name][:, per_row(LENGTH, 2, rank)]).all(), name
 
 
 def test_views_where_chunks_are_neighbours(program, corpus, folder):
@@ -243,6 +278,8 @@ def test_runs_that_do_not_fit_are_refused(program, corpus, folder):
     place = {"run_dir": folder, "run": "run", "cp_size": 2, "cp_rank": 1}
     with pytest.raises(ValueError, match="cp_split is 'rows'"):
         ringpack.Loader(**keys, cp_size=2, cp_rank=0, cp_split="rows")
+    with pytest.raises(ringpack.UsageError, match="profile megatron_thd gives documents"):
+        ringpack.Loader(**keys, cp_size=2, cp_rank=0, cp_split="row", profile="megatron_thd")
     for more, other, text in (
         ({"seq_len": 62, "profile": "full"}, {}, "seq_len 62 is no multiple of 4"),
         ({"profile": "full", "label_mode": "aligned"}, {}, "labels that are shifted"),

@@ -19,7 +19,7 @@ from ._placement import Digests, Given, RankGiven
 from ._views import import_torch
 from .batch import Batch, batch_of, new
 from .errors import EngineTimeoutError
-from .profiles import PROFILES
+from .profiles import PROFILES, engine_keys, split_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -71,11 +71,12 @@ class Loader(Passing):
     cp_rank: number of this process in the group (0). Default: under a launcher, the groups are
         neighbouring ranks, and dp_rank, dp_world_size, replica and replicas follow; else UsageError
         if it is missing.
-    cp_split: "row" (default) or "document": the part that is split into 2 * cp_size chunks, of
+    cp_split: "row" or "document": the part that is split into 2 * cp_size chunks, of
         which each process has an early and a late one. "document" needs align, a multiple of
-        2 * cp_size, which an engine that is described by corpus gets by default.
-    profile: "hf", "trl", "megatron", "olmo", "torchtitan" or "grain": names and shapes of a batch
-        that this framework expects (ringpack.profiles); "min" or "full": the names of Batch;
+        2 * cp_size, which an engine that is described by corpus gets by default. Default: "row",
+        and "document" with profile="megatron_thd", which takes no other (UsageError).
+    profile: "hf", "trl", "megatron", "megatron_rows", "megatron_thd", "olmo", "torchtitan", "grain"
+        or "maxtext": names and shapes of a batch for this framework (ringpack.profiles); "min" or "full": the names of Batch;
         sections adds others. Default: "min"; with return_type="torch" and a corpus, input_ids,
         labels (the next tokens), position_ids (int64), cu_seqlens (exact) and max_seqlen.
         UsageError if the run lacks a section of the profile.
@@ -150,7 +151,7 @@ class Loader(Passing):
         replicas: Optional[int] = None,
         cp_size: Optional[int] = None,
         cp_rank: Optional[int] = None,
-        cp_split: str = "row",
+        cp_split: Optional[str] = None,
         profile: Optional[str] = None,
         return_type: str = "numpy",
         flat: bool = False,
@@ -175,7 +176,7 @@ class Loader(Passing):
         check_form(return_type, bool(pin_memory), keep)
         describes, keys = config is not None or corpus is not None, dict[str, Any](options)
         if profile is not None and (describes or profile not in PROFILES):
-            keys["profile"] = profile
+            keys |= engine_keys(profile, keys.get("sections"))
         self._is_default = describes and add_defaults(keys, return_type, config is not None)
         if not describes:
             check_needs_no_engine(start_engine, keys)
@@ -199,7 +200,7 @@ class Loader(Passing):
             monitor=monitor_of(monitor),
         )
         ranks = self._given.find_ranks()
-        self._wishes = wishes_of(ranks.group, cp_split, ignore_index, label_dtype, mtp)
+        self._wishes = wishes_of(ranks.group, split_of(profile, cp_split), ignore_index, label_dtype, mtp)
         self._prepare_split(keys, seq_len, corpus is not None)
         self._take_place(ranks)
         self._profile, self._kind, self._flat, self._keep = profile, return_type, bool(flat), keep
