@@ -40,7 +40,7 @@ def group(corpus, run_dir, size, *, split="row", align=None, **options):
             for rank in range(size)
         ]
         same = {"align": 2 * size} if split in ("document", None) and not align else {}
-        alone = {**keys, **same, "copy": None, "return_type": "numpy"}
+        alone = {**keys, **same, "copy": None, "return_type": "numpy", "device": None}
         yield stack.enter_context(ringpack.Loader(**alone, run="whole")), loaders
 
 

@@ -17,6 +17,7 @@ KINDS = {
     "torch": {"return_type": "torch"},
     "torch-views": {"return_type": "torch", "copy": False},
     "copies": {"return_type": "torch", "copy": True},
+    "device": {"return_type": "torch", "device": "cpu"},
     "jax": {"return_type": "jax"},
 }
 
@@ -278,6 +279,9 @@ def test_runs_that_do_not_fit_are_refused(program, corpus, folder):
     place = {"run_dir": folder, "run": "run", "cp_size": 2, "cp_rank": 1}
     with pytest.raises(ValueError, match="cp_split is 'rows'"):
         ringpack.Loader(**keys, cp_size=2, cp_rank=0, cp_split="rows")
+    with pytest.raises(ringpack.UsageError, match="static=True keeps the memory"):
+        static = {"return_type": "torch", "device": "cpu", "static": True}
+        ringpack.Loader(**keys, **static, cp_size=2, cp_rank=0).attach()
     with pytest.raises(ringpack.UsageError, match="profile megatron_thd gives documents"):
         ringpack.Loader(**keys, cp_size=2, cp_rank=0, cp_split="row", profile="megatron_thd")
     for more, other, text in (

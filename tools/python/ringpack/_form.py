@@ -72,10 +72,11 @@ def form_of(client: Client, loader: Any) -> Form:
     """The Form of all batches of a loader that is attached with this client."""
     keep, profile, kind, flat = loader._keep, loader._profile, loader._kind, loader._flat
     slots = client.geometry.slots
-    if keep >= slots:
+    ahead = int(loader._device is not None)
+    if keep + ahead >= slots:
         raise UsageError(
-            f"keep={keep} leaves no room in a ring of {slots} batches",
-            f"prefetch_factor={keep * 2}, or a lower keep",
+            f"keep={keep} {'with device ' * ahead}leaves no room in a ring of {slots} batches",
+            f"prefetch_factor={(keep + ahead) * 2}, or a lower keep",
         )
     fields: Mapping[str, Field] = {}
     wishes: Wishes = loader._wishes
@@ -85,6 +86,12 @@ def form_of(client: Client, loader: Any) -> Form:
         check_sections(profile, sections, client.geometry.label_mode, wishes.split is not None)
         fields = PROFILES[profile].fields
     made = _made_of(wishes, client)
+    if made and loader._is_static:
+        raise UsageError(
+            "static=True keeps the memory of sections of the ring, and with cp_size, mtp, "
+            f"ignore_index or label_dtype a batch makes {', '.join(sorted(made))}",
+            "leave static out, and copy these to memory of your own",
+        )
     if loader._is_default and {*_sections_of(_OF_TORCH)} <= {*sections}:
         fields = _OF_TORCH.fields
     if fields:

@@ -194,6 +194,11 @@ class Batch(Mapping[str, Any]):
         fresh = self._fresh(name, is_locked)
         return own(self._newest(name), is_locked) if fresh is None else fresh
 
+    def made(self, name: str) -> Any:
+        """The value of a name that is no section of the ring, in memory of the caller's."""
+        fresh = self._fresh(name, self._is_locked())
+        return self._look(name) if fresh is None else fresh
+
     def _fresh(self, name: str, is_locked: bool) -> Any:
         """A section that is made, in new memory; None: another one, or a tensor of the caller's
         exists."""
