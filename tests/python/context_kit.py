@@ -52,8 +52,9 @@ def per_row(length, size, rank):
 
 def per_document(ends, size, rank):
     """The places that TransformerEngine's thd_get_partitioned_indices(cu_seqlens, total, size,
-    rank) gives, by the rule of its kernel (in common/fused_attn/context_parallel.cu): output token t is in the sequence that has it when all lengths are divided by `size`; in the
-    first half of its sequence it comes from chunk `rank`, else from chunk 2 * size - 1 - rank."""
+    rank) gives, by the rule of its kernel (in common/fused_attn/context_parallel.cu): output token
+    t is in the sequence that has it when all lengths are divided by `size`; in the first half of
+    its sequence it comes from chunk `rank`, else from chunk 2 * size - 1 - rank."""
     shares = [end // size for end in ends]
     places = []
     for sequence, (begin, end) in enumerate(zip(shares, shares[1:])):

@@ -37,7 +37,7 @@ def ends_of(batch: "Batch") -> Any:
             raise UsageError(
                 "the run has neither cu_seqlens nor position_ids: the ends of its documents are "
                 "not known here",
-                "sections: [cu_seqlens], added to those of the run",
+                "sections: [cu_seqlens], added to the run's",
             )
     return cache[_ENDS]
 

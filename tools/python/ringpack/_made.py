@@ -197,8 +197,8 @@ class Wishes(NamedTuple):
         if is_aligned and LABELS in wanted and (split is not None or self.mtp > 1):
             what = "mtp" if self.mtp > 1 else "cp_size"
             raise UsageError(
-                f"{what} needs labels that are shifted (label_mode); those of the run are aligned: "
-                "the model shifts them itself",
+                f"{what} needs labels that are shifted (label_mode), and the run has aligned "
+                "ones, which the model shifts itself",
                 "profile='torchtitan' or 'megatron', or label_mode='shifted'",
             )
         if said:

@@ -279,7 +279,7 @@ class Batch(Mapping[str, Any]):
     ) -> dict[str, Any]:
         """The arguments by which a kernel keeps the documents of this batch apart, for tokens end
         to end. A document and its padding are one sequence, and so is the end of a row. With
-        cp_size they are those of the whole rows.
+        cp_size they are about the whole rows.
 
         Parameters
         ----------

@@ -16,6 +16,7 @@ from ._log import logger
 from ._made import wishes_of
 from ._passes import Passing, restart_of
 from ._placement import Digests, Given, RankGiven
+from ._ranks import Ranks
 from ._views import import_torch
 from .batch import Batch, batch_of, new
 from .errors import EngineTimeoutError
@@ -76,10 +77,10 @@ class Loader(Passing):
         2 * cp_size, which an engine that is described by corpus gets by default. Default: "row",
         and "document" with profile="megatron_thd", which takes no other (UsageError).
     profile: "hf", "trl", "megatron", "megatron_rows", "megatron_thd", "olmo", "torchtitan", "grain"
-        or "maxtext": names and shapes of a batch for this framework (ringpack.profiles); "min" or "full": the names of Batch;
-        sections adds others. Default: "min"; with return_type="torch" and a corpus, input_ids,
-        labels (the next tokens), position_ids (int64), cu_seqlens (exact) and max_seqlen.
-        UsageError if the run lacks a section of the profile.
+        or "maxtext": names and shapes of a batch for this framework (ringpack.profiles); "min" or
+        "full": the names of Batch; sections adds others. Default: "min"; with return_type="torch"
+        and a corpus, input_ids, labels (the next tokens), position_ids (int64), cu_seqlens (exact)
+        and max_seqlen. UsageError if the run lacks a section of the profile.
     return_type: "numpy" (default): ``batch[name]`` is a read-only array without a copy; "torch": a
         tensor, a copy that is yours; "jax": an array of JAX. ValueError for another word.
     flat: True: views are 1-D, over the whole batch; False (default): (batch_size, seq_len).
@@ -186,12 +187,7 @@ class Loader(Passing):
     ):
         check_form(return_type, bool(pin_memory), keep)
         self._device = check_device(device, return_type, copy, static)
-        describes, keys = config is not None or corpus is not None, dict[str, Any](options)
-        if profile is not None and (describes or profile not in PROFILES):
-            keys |= engine_keys(profile, keys.get("sections"))
-        self._is_default = describes and add_defaults(keys, return_type, config is not None)
-        if not describes:
-            check_needs_no_engine(start_engine, keys)
+        keys = self._keys_of(options, config, corpus, profile, return_type, start_engine)
         self._given = Given(
             config,
             corpus,
@@ -211,34 +207,50 @@ class Loader(Passing):
             restart_timeout=restart_timeout,
             monitor=monitor_of(monitor),
         )
-        ranks = self._given.find_ranks()
-        split = split_of(profile, cp_split)
-        self._wishes = wishes_of(ranks.group, split, ignore_index, label_dtype, mtp)
-        self._prepare_split(keys, seq_len, corpus is not None)
-        self._take_place(ranks)
+        self._take_place(self._wish(profile, keys, cp_split, ignore_index, label_dtype, mtp))
         self._profile, self._kind, self._flat, self._keep = profile, return_type, bool(flat), keep
         self._pin_memory, self._copies = pin_memory, copy is True
-        self._is_static = static
-        self._is_own = copy is not False
+        self._is_static, self._is_own = static, copy is not False
         self._restart = restart_of(restart, return_type, keys.get("num_epochs"))
         self._set_look_ahead(look_ahead)
         self._folder, self._program = working_folder(), program
         self._start_timeout = start_timeout
         self._begin_position()
 
-    def _prepare_split(self, keys: dict[str, Any], seq_len: Any, has_corpus: bool) -> None:
-        """Check the lengths that are known by now, and set align if it is this loader's to set."""
-        split = self._wishes.split
-        if split is None:
-            return
-        if (length := whole("seq_len", seq_len)) is not None:
+    def _keys_of(
+        self,
+        options: Any,
+        config: Optional[FilePath],
+        corpus: Optional[Corpus],
+        profile: Optional[str],
+        return_type: str,
+        start_engine: Optional[bool],
+    ) -> dict[str, Any]:
+        """The keys of an engine that is described here."""
+        describes, keys = config is not None or corpus is not None, dict[str, Any](options)
+        if profile is not None and (describes or profile not in PROFILES):
+            keys |= engine_keys(profile, keys.get("sections"))
+        self._is_default = describes and add_defaults(keys, return_type, config is not None)
+        if not describes:
+            check_needs_no_engine(start_engine, keys)
+        return keys
+
+    def _wish(
+        self, profile: Optional[str], keys: dict[str, Any], cp_split: Optional[str], *of_labels: Any
+    ) -> Ranks:
+        """Take the arguments that change sections: check the lengths that are known by now, and set
+        align if it is this loader's to set."""
+        given, ranks = self._given, self._given.find_ranks()
+        self._wishes = wishes_of(ranks.group, split_of(profile, cp_split), *of_labels)
+        split, length = self._wishes.split, whole("seq_len", given.seq_len)
+        if split is not None and length is not None:
             split.check_length(length)
-        if split.by != "document":
-            return
-        if has_corpus:
-            keys.setdefault("align", 2 * split.size)
-        if isinstance(align := keys.get("align"), int):
-            split.check_align(align)
+        if split is not None and split.by == "document":
+            if given.corpus is not None:
+                keys.setdefault("align", 2 * split.size)
+            if isinstance(align := keys.get("align"), int):
+                split.check_align(align)
+        return ranks
 
     def _set_look_ahead(self, given: Optional[int], found: int = 0) -> None:
         """found: look-ahead of the framework that loops; counts if `given` is None."""

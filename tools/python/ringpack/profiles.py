@@ -14,8 +14,8 @@ hf          input_ids, labels, position_ids int64 (batch_size, L); cu_seq_lens_q
 trl         the same names; input_ids, labels, position_ids, seq_idx (1, batch_size * L): one row
 megatron    tokens, labels, position_ids int64, loss_mask float32 (batch_size, L); cu_seqlens int32
             of constant length; max_seqlen: int. Labels are shifted, -100 at the ends of documents
-megatron_rows  as megatron, but as Megatron-LM's get_batch reads lengths, of each row: cu_seqlens int32
-            (batch_size, L + 1), padded with L; max_seqlen int32 (batch_size,): both made
+megatron_rows  as megatron, with lengths by row as Megatron-LM's get_batch reads them: cu_seqlens
+            int32 (batch_size, L + 1), padded with L; max_seqlen int32 (batch_size,): both made
 megatron_thd  as megatron, in one row (1, batch_size * L), with the fields of PackedSeqParams:
             qkv_format, cu_seqlens_q, cu_seqlens_kv (documents), cu_seqlens_q_padded,
             cu_seqlens_kv_padded (their places) int32: made; max_seqlen_q, max_seqlen_kv: ints
