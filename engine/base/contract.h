@@ -51,6 +51,10 @@ void rp_contract_add(struct rp_record_writer *writer, const char *name, const ch
 /** Add a line for a field of source number `source`: "weight", "documents" or "name". */
 void rp_contract_add_of_source(struct rp_record_writer *writer, uint32_t source, const char *name,
                                const char *format, ...) __attribute__((format(printf, 4, 5)));
+/** The same for a field of a side column: "content" or "type". */
+void rp_contract_add_of_column(struct rp_record_writer *writer, const char *column,
+                               const char *name, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 /** The same for a field of a stage: "batch_size" or "global_batch_size". */
 void rp_contract_add_of_stage(struct rp_record_writer *writer, uint32_t stage, const char *name,
                               const char *format, ...) __attribute__((format(printf, 4, 5)));

@@ -408,6 +408,7 @@ int rp_key_set(const struct rp_key *key, void *object, const char *text, struct 
             return expected_word(place, key, key->words, text, error);
         return set_text(key, object, text, place, error);
     case RP_KIND_TEXT:
+    case RP_KIND_NAMES:
     case RP_KIND_PATH:
     case RP_KIND_COMMAND:
         return set_text(key, object, text, place, error);
@@ -442,7 +443,7 @@ bool rp_key_is_nested(const struct rp_key *key)
 static bool is_text(const struct rp_key *key)
 {
     return key->kind == RP_KIND_TEXT || key->kind == RP_KIND_WORD || key->kind == RP_KIND_PATH ||
-           key->kind == RP_KIND_COMMAND;
+           key->kind == RP_KIND_COMMAND || key->kind == RP_KIND_NAMES;
 }
 
 void rp_key_set_standards(const struct rp_key *table, size_t count, void *object)

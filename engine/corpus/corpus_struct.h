@@ -11,6 +11,7 @@
 #define RP_CORPUS_CORPUS_STRUCT_H
 
 #include "corpus/shard.h"
+#include "corpus/sides.h"
 
 struct rp_source {
     char *name;
@@ -51,6 +52,7 @@ struct rp_corpus {
     struct rp_index *index;  /* NULL: the shards were opened */
     struct rp_a64 *listed;   /* [shard_count] pointers to the listed shards used so far, or 0 */
     struct rp_shard damaged; /* stands for a shard whose record is damaged */
+    struct rp_sides sides;
 };
 
 /* corpus.c */

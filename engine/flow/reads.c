@@ -10,6 +10,7 @@
 #include "flow/fragment.h"
 #include "flow/next_use.h"
 #include "flow/range.h"
+#include "flow/side_reads.h"
 
 /* Two ranges with a gap of at most this many bytes are read as one: a second read costs about as
  * much as copying 4 KiB. */
@@ -24,7 +25,11 @@
 int rp_reads_open(struct rp_reads *reads, const struct rp_flow_options *options,
                   struct rp_files *files, const struct rp_arena *arena, struct rp_error *error)
 {
-    *reads = (struct rp_reads){.options = options, .files = files, .arena = arena};
+    *reads = (struct rp_reads){
+        .options = options,
+        .files = files,
+        .arena = arena,
+        .ticket_bytes_max = arena->side_count ? UINT64_MAX : TICKET_DATA_BYTES};
     /* a region for every ticket that is not retired, and for every block read */
     uint64_t regions = rp_pow2_at_least(arena->slot_count + RP_BLOCK_READS_MAX);
     int code = rp_masks_open(&reads->masks, options, arena, error);
@@ -129,7 +134,7 @@ static bool extend_last_read(struct rp_reads *reads, const struct rp_file_range 
         return false;
     if (range->last > end) {
         uint64_t more = range->last - end;
-        if (reads->ticket_bytes + more > TICKET_DATA_BYTES ||
+        if (reads->ticket_bytes + more > reads->ticket_bytes_max ||
             !rp_data_ring_extend(&reads->data_ring, more, retired(reads)))
             return false;
         rp_file_range_end_read(range, range->last, read);
@@ -150,7 +155,7 @@ static bool place_range(struct rp_reads *reads, const struct rp_file_range *rang
     uint64_t alignment = rp_max_u64(range->alignment, 64);
     bool is_first = ticket->read_count == 0;
     if (ticket->read_count == RP_TICKET_TRANSFERS_MAX ||
-        (!is_first && reads->ticket_bytes + bytes > TICKET_DATA_BYTES) ||
+        (!is_first && reads->ticket_bytes + bytes > reads->ticket_bytes_max) ||
         !rp_data_ring_take(&reads->data_ring, rp_align_up(bytes, range->alignment), alignment,
                            reads->number, !is_first, retired(reads), &start))
         return false;
@@ -237,7 +242,8 @@ static bool place_alone(struct rp_reads *reads, const struct rp_file *file, enum
     struct rp_file_range range = file_range(reads, file, shard, past_cache, first, last);
     if (!place_range(reads, &range, &transfer->data_offset))
         return false;
-    if (file->stretches && (reads->reads_alone || !past_cache))
+    if (file->stretches && (reads->reads_alone || !past_cache ||
+                            rp_corpus_shard(reads->options->corpus, shard)->is_side))
         rp_residency_want(file->stretches, first, last);
     if (file->stretches && reads->block_reads.blocks.documents == 0)
         rp_residency_tell(&reads->files->residency);
@@ -246,8 +252,8 @@ static bool place_alone(struct rp_reads *reads, const struct rp_file *file, enum
     return true;
 }
 
-static int place_from_shard(struct rp_reads *reads, const struct rp_extent *extent,
-                            struct rp_transfer *transfer, struct rp_error *error)
+int rp_reads_place_shard(struct rp_reads *reads, const struct rp_extent *extent,
+                         struct rp_transfer *transfer, struct rp_error *error)
 {
     const struct rp_file *file;
     int code = rp_files_get(reads->files, extent->shard, retired(reads), &file, &reads->room_at,
@@ -295,8 +301,13 @@ static int place_tokens(struct rp_reads *reads, uint64_t row, struct rp_transfer
         return RP_READS_PLACED;
     }
     const struct rp_content_run *run = find_contents(reads, row, transfer);
+    if (reads->arena->side_count) {
+        int code = rp_side_reads_place(reads, transfer, extent, run != NULL, error);
+        if (code != RP_READS_PLACED)
+            return code;
+    }
     return run ? place_contents(reads, run, transfer)
-               : place_from_shard(reads, extent, transfer, error);
+               : rp_reads_place_shard(reads, extent, transfer, error);
 }
 
 static int find_mask(struct rp_reads *reads, const struct rp_masks_place *place,

@@ -115,6 +115,19 @@ static void tell_changes(const struct rp_stream *stream, const struct rp_checkpo
                  : "its sampled fingerprint: it is not indexed on both sides");
 }
 
+/* A column of the same name must have the values that it had. Columns may come and go. */
+static int check_columns(const struct rp_stream *stream, const struct rp_checkpoint *checkpoint,
+                         struct rp_error *error)
+{
+    const struct rp_contract_sides sides = {RP_AT_RESUME, "the checkpoint", "this run",
+                                            stream->config->weight_unit, 0};
+    struct rp_contract had;
+    if (!contract_of(checkpoint, &had) || stream->config->sides.count == 0)
+        return 0;
+    had.stream = stream->contract.stream; /* the plan has compared it */
+    return rp_contract_compare(&had, &stream->contract, &sides, error);
+}
+
 /* The tokens stay where they are, so the engine keeps the checkpoint as long as its contents. */
 static int load_contents(struct rp_stream *stream, const struct rp_checkpoint *checkpoint,
                          struct rp_error *error)
@@ -410,6 +423,8 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
         code = save_start_state(stream, error);
     if (code >= 0)
         code = check_first_row(stream, error);
+    if (code >= 0)
+        code = check_columns(stream, checkpoint, error);
     engine->saving.started_reweighted = reweighted;
     if (code >= 0 && checkpoint) {
         engine->saving.started_from = strdup(rp_checkpoint_path(checkpoint));

@@ -32,7 +32,7 @@
 #define RP_LINE_ALIGNED _Alignas(128)
 #endif
 
-#define RP_ABI_VERSION 7u
+#define RP_ABI_VERSION 8u
 #define RP_RING_MAGIC 0x31474e4952505231ull
 #define RP_PAGE_BYTES 4096u
 #define RP_RING_SLOTS_OFFSET 8192u /* header page, engine page, slots */
@@ -216,10 +216,27 @@ struct rp_reply {
     uint64_t generation;     /* WELCOME */
 };
 
-/** Bytes of one token, label or position. */
+/** Bytes of one number; 0: not a number. */
 static inline uint64_t rp_dtype_bytes(uint32_t dtype)
 {
-    return dtype == RP_DTYPE_U16 ? 2 : dtype == RP_DTYPE_I64 ? 8 : 4;
+    switch (dtype) {
+    case RP_DTYPE_U8:
+    case RP_DTYPE_I8:
+        return 1;
+    case RP_DTYPE_U16:
+    case RP_DTYPE_I16:
+    case RP_DTYPE_F16:
+    case RP_DTYPE_BF16:
+        return 2;
+    case RP_DTYPE_I64:
+    case RP_DTYPE_F64:
+        return 8;
+    case RP_DTYPE_I32:
+    case RP_DTYPE_F32:
+        return 4;
+    default:
+        return 0;
+    }
 }
 
 #endif

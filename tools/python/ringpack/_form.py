@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ._client import Client
-from ._library import RECORDS
+from ._library import RECORDS, SECTIONS
 from ._views import FLAT, ROWS, look_at, tensor_of
 from .batch import Batch, Form
 from .errors import UsageError
@@ -87,6 +87,9 @@ def form_of(client: Client, loader: Any) -> Form:
             name: look_at(section, client.layout[section], shape, tensor)
             for name, (section, shape) in places.items()
         },
-        names=tuple(fields) or tensors,  # records can be had all the same, by name
+        # records can be had all the same, by name; side columns were asked for by the config
+        names=(*fields, *(name for name in sections if name not in SECTIONS))
+        if fields
+        else tensors,
         went_on=f"was closed when the loader went on (keep={keep})",
     )

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sides — see sides.h. */
+#include "corpus/sides.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/defect.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "corpus/corpus_struct.h"
+
+const struct rp_sides *rp_corpus_sides(const struct rp_corpus *corpus)
+{
+    return &corpus->sides;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+/* The columns of a shard that are there, for a message. */
+static void list_columns(const char *token_path, char *text, size_t bytes)
+{
+    char *pattern = rp_side_file_path(token_path, "*"), *folder = rp_path_directory(token_path);
+    const char *slash = pattern ? strrchr(pattern, '/') : NULL, *base = slash ? slash + 1 : pattern;
+    size_t stem = base ? strlen(base) - strlen("*.col") : 0, used = 0;
+    DIR *directory = folder && base ? opendir(folder) : NULL;
+    snprintf(text, bytes, "none");
+    for (struct dirent *entry; directory && (entry = readdir(directory));) {
+        size_t length = strlen(entry->d_name);
+        if (length <= stem + 4 || strncmp(entry->d_name, base, stem) != 0 ||
+            strcmp(entry->d_name + length - 4, ".col") != 0 || used + length + 3 > bytes)
+            continue;
+        used += (size_t)snprintf(text + used, bytes - used, "%s%.*s", used ? ", " : "",
+                                 (int)(length - 4 - stem), entry->d_name + stem);
+    }
+    if (directory)
+        closedir(directory);
+    free(folder);
+    free(pattern);
+}
+
+static int fail_missing(const struct rp_shard *shard, const char *name, struct rp_error *error)
+{
+    char has[256];
+    list_columns(shard->path, has, sizeof has);
+    return rp_fail(error, -RP_E_CONFIG,
+                   "`ringpack column -c CONFIG --column NAME=FILE.npy` makes it; every shard of "
+                   "every source needs one",
+                   "%s: expected a column `%s`, found %s", shard->path, name, has);
+}
+
+/* The byte of the first token, if the tokens of the file are one run. */
+static int find_token_offset(const struct rp_opened *opened, const char *name, uint64_t *offset,
+                             struct rp_error *error)
+{
+    enum rp_format format = opened->found.format;
+    bool is_flat = format == RP_FORMAT_RAW || format == RP_FORMAT_NPY || format == RP_FORMAT_LLMC ||
+                   format == RP_FORMAT_DATATROVE || format == RP_FORMAT_OLMO;
+    *offset = is_flat ? opened->layout.token_offset : 0;
+    if (opened->shard.url)
+        return rp_fail(error, -RP_E_CONFIG,
+                       "copy the shards to a disk of this machine, or leave the column out",
+                       "%s: column `%s`: columns are read from files, not from stores",
+                       opened->shard.path, name);
+    if (is_flat || format == RP_FORMAT_MEGATRON)
+        return 0;
+    return rp_fail(error, -RP_E_CONFIG, "`ringpack convert` makes Megatron shards of these files",
+                   "%s: column `%s`: expected one run of tokens in a file, as in megatron, raw, "
+                   "npy, llmc, datatrove and olmo, found format %s",
+                   opened->shard.path, name, rp_format_name(format));
+}
+
+static int refuse_index(const struct rp_corpus *corpus, const char *name, struct rp_error *error)
+{
+    return rp_fail(error, -RP_E_CONFIG,
+                   "index the shards with `ringpack index SHARD …`, and let `index` name no file, "
+                   "or leave the column out",
+                   "%s: column `%s`: columns are found next to shards that are opened, and not by "
+                   "the index of a corpus",
+                   corpus->index->path, name);
+}
+
+static uint64_t entries_of(const struct rp_shard *shard, uint64_t token_offset)
+{
+    return (shard->bytes - token_offset) / rp_token_width(shard->type);
+}
+
+int rp_sides_count_entries(const struct rp_corpus *corpus, uint32_t shard, const char *name,
+                           uint64_t *entries, struct rp_error *error)
+{
+    uint64_t token_offset;
+    if (corpus->index)
+        return refuse_index(corpus, name, error);
+    int code = find_token_offset(&corpus->shards[shard], name, &token_offset, error);
+    *entries = code < 0 ? 0 : entries_of(&corpus->shards[shard].shard, token_offset);
+    return code;
+}
+
+static int check_entries(const struct rp_side_file *file, const struct rp_shard *shard,
+                         uint64_t token_offset, struct rp_error *error)
+{
+    uint64_t expected = entries_of(shard, token_offset);
+    if (file->entries == expected)
+        return 0;
+    return rp_fail(error, -RP_E_MISMATCH,
+                   "a column has an entry for each token of its token file, separators included: "
+                   "make it again with `ringpack column`",
+                   "%s: expected %" PRIu64 " entries, as %s has tokens, found %" PRIu64,
+                   file->path, expected, shard->path, file->entries);
+}
+
+static int take_type(struct rp_side_info *info, const struct rp_side_file *file, uint32_t shard,
+                     const struct rp_side_file *first, struct rp_error *error)
+{
+    char expected[RP_SIDE_TYPE_BYTES], found[RP_SIDE_TYPE_BYTES];
+    if (shard == 0)
+        info->type = file->type;
+    info->bytes += file->shard.bytes;
+    if (memcmp(&info->type, &file->type, sizeof info->type) == 0)
+        return 0;
+    rp_side_type_text(&info->type, expected);
+    rp_side_type_text(&file->type, found);
+    return rp_fail(error, -RP_E_MISMATCH, "make the columns of all shards with one type",
+                   "%s: expected %s, as in %s, found %s", file->path, expected, first->path, found);
+}
+
+static int open_column(struct rp_sides *sides, const struct rp_corpus *corpus, uint32_t c,
+                       struct rp_error *error)
+{
+    struct rp_side_info *info = &sides->columns[c];
+    struct rp_side_file *files = sides->files + (size_t)c * sides->shards;
+    struct rp_hasher hasher;
+    int code = 0;
+    rp_hasher_begin(&hasher);
+    for (uint32_t i = 0; i < sides->shards && code == 0; i++) {
+        const struct rp_opened *opened = &corpus->shards[i];
+        code = find_token_offset(opened, info->name, &sides->token_offset[i], error);
+        if (code == 0)
+            code = rp_side_file_open(&files[i], opened->shard.path, info->name, error);
+        if (code < 0 && files[i].path && access(files[i].path, F_OK) != 0 && errno == ENOENT)
+            return fail_missing(&opened->shard, info->name, error);
+        files[i].shard.source = opened->shard.source;
+        if (code == 0 && !RP_DEFECT(ignore_side_length))
+            code = check_entries(&files[i], &opened->shard, sides->token_offset[i], error);
+        if (code == 0)
+            code = take_type(info, &files[i], i, files, error);
+        rp_hasher_add(&hasher, &files[i].content, sizeof files[i].content);
+    }
+    info->content = rp_hasher_finish(&hasher);
+    return code;
+}
+
+int rp_sides_open(struct rp_sides *sides, const struct rp_corpus *corpus,
+                  const struct rp_sides_spec *spec, struct rp_error *error)
+{
+    *sides = (struct rp_sides){.count = spec->count, .shards = corpus->shard_count};
+    if (spec->count == 0)
+        return 0;
+    if (corpus->index) {
+        sides->count = 0;
+        return refuse_index(corpus, spec->names[0], error);
+    }
+    sides->files = rp_calloc((size_t)spec->count * sides->shards, sizeof *sides->files);
+    sides->token_offset = rp_calloc(sides->shards, sizeof *sides->token_offset);
+    int code = sides->files && sides->token_offset
+                   ? 0
+                   : rp_fail(error, -ENOMEM, NULL, "no memory for the columns of the corpus");
+    for (uint32_t c = 0; c < spec->count && code == 0; c++) {
+        struct rp_side_info *info = &sides->columns[c];
+        snprintf(info->name, sizeof info->name, "%s", spec->names[c]);
+        info->of_label = c >= spec->count - spec->label_count;
+        code = open_column(sides, corpus, c, error);
+    }
+    return code;
+}
+
+void rp_sides_close(struct rp_sides *sides)
+{
+    for (size_t i = 0; sides->files && i < (size_t)sides->count * sides->shards; i++)
+        rp_side_file_close(&sides->files[i]);
+    free(sides->files);
+    free(sides->token_offset);
+    *sides = (struct rp_sides){.count = 0};
+}
+
+/* ---- queries --------------------------------------------------------------------------------- */
+
+int rp_sides_extent(const struct rp_corpus *corpus, uint32_t c, const struct rp_extent *extent,
+                    struct rp_extent *out, struct rp_error *error)
+{
+    const struct rp_sides *sides = &corpus->sides;
+    RP_DASSERT(c < sides->count && extent->shard < sides->shards);
+    const struct rp_side_file *file = &sides->files[c * sides->shards + extent->shard];
+    uint64_t bytes = extent->byte_offset - sides->token_offset[extent->shard];
+    uint64_t entry = bytes / extent->width, width = file->type.bytes;
+    if (extent->byte_offset < sides->token_offset[extent->shard] || bytes % extent->width != 0 ||
+        extent->tokens > file->entries || entry > file->entries - extent->tokens)
+        return rp_fail(error, -RP_E_CORRUPT, "restore the index of the shard",
+                       "%s: a document of %" PRIu64 " tokens begins at byte %" PRIu64
+                       " of its token file, which is no place of one of the %" PRIu64 " entries",
+                       file->path, extent->tokens, extent->byte_offset, file->entries);
+    entry += RP_DEFECT(side_of_neighbour) && entry + extent->tokens < file->entries;
+    *out = (struct rp_extent){.shard = (1 + c) * sides->shards + extent->shard,
+                              .width = (uint32_t)width,
+                              .byte_offset = RP_SIDE_DATA_OFFSET + entry * width,
+                              .tokens = extent->tokens};
+    return 0;
+}
+
+void rp_sides_describe(const struct rp_sides *sides, struct rp_side out[RP_SIDES_MAX])
+{
+    for (uint32_t c = 0; c < sides->count; c++) {
+        const struct rp_side_info *info = &sides->columns[c];
+        out[c] = (struct rp_side){.dtype = info->type.dtype,
+                                  .count = info->type.count,
+                                  .bytes = info->type.bytes,
+                                  .of = info->of_label ? RP_SIDE_OF_LABEL : RP_SIDE_OF_TOKEN};
+        memcpy(out[c].name, info->name, sizeof out[c].name);
+    }
+}
+
+int rp_sides_verify(const struct rp_sides *sides, struct rp_error *error)
+{
+    int code = 0;
+    for (size_t i = 0; i < (size_t)sides->count * sides->shards && code == 0; i++)
+        code = rp_side_file_verify(&sides->files[i], error);
+    return code;
+}
