@@ -37,6 +37,8 @@ static int add_names(struct rp_config *config, enum rp_key_index key, const char
                      struct rp_error *error)
 {
     int code = 0;
+    if (text && text[strspn(text, " ")] == '\0') /* an empty list */
+        return 0;
     while (text && code == 0) {
         char name[64];
         size_t skip = strspn(text, " "), length = strcspn(text + skip, ", ");

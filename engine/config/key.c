@@ -355,7 +355,7 @@ bool rp_key_is_program_path(const struct rp_key *key, const char *text)
 static int set_text(const struct rp_key *key, void *object, const char *text,
                     struct rp_key_place place, struct rp_error *error)
 {
-    if (!*text)
+    if (!*text && key->kind != RP_KIND_NAMES)
         return rp_key_expected(place, key, "a text that is not empty", text, error);
     if (key->kind == RP_KIND_PATH && strchr("~$", text[0])) /* a shell does not expand --key=~/x */
         return rp_key_expected(place, key, "a path that is written out (~ and $ are not expanded)",

@@ -94,8 +94,8 @@ def assert_columns(batch, columns, of_labels=(), **more):
         assert len(wrong) == 0, (name, batch.number, wrong[:5].tolist())
 
 
-def read_all(engine, check, world=1, most=None, **options):
-    """Read a run to its end; the rows that came."""
+def read_all(engine, check, world=1, most=None, state=None, **options):
+    """Read a run to its end; the rows that came, and the loaders."""
     loaders = [
         ringpack.Loader(
             run=engine.run,
@@ -108,6 +108,8 @@ def read_all(engine, check, world=1, most=None, **options):
         for rank in range(world)
     ]
     rows = []
+    for loader in loaders if state is not None else []:
+        loader.load_state_dict(state)
     while most is None or most > 0:
         batches = [loader.next(timeout=600) for loader in loaders]
         if batches[0] is None:

@@ -82,3 +82,113 @@ def test_every_entry_is_that_of_its_token(corpus, columns, program, tmp_path, ca
     assert len(rows) > 20 and rows == sorted(rows)
     loaders[0].close()
     assert engine.stop() == 0
+
+
+def test_columns_follow_masks_and_cuts_in_torch(program, tmp_path):
+    """A mask changes labels, and no entry; bfloat16 comes to torch as bfloat16."""
+    torch = pytest.importorskip("torch")
+    generator = numpy.random.default_rng(SEED)
+    documents = [generator.integers(0, 900, n) for n in (130, 7, 48, 61, 1, 200)]
+    flags = [generator.random(len(d)) < 0.5 for d in documents]
+    path = write_megatron(tmp_path / "a", documents, "u16")
+    write_megatron(tmp_path / "a_mask", flags, "u8")
+    index(program, "--mask", "mask", path)
+    corpus = Corpus(tmp_path, [], SEED)
+    corpus.sources = [{"name": "a", "shards": [path]}]
+    corpus.documents = [documents]
+    made = Columns(corpus, None, {"logprob": ("<u2", 1)}, SEED)
+    made.write(program, tmp_path, "--bf16")
+    config = {"sources": [{"name": "a", "shards": [path], "mask": "mask"}], "seq_len": 64}
+    config |= {"batch_size": 2, "sections": ["labels", "provenance"], "columns": "logprob"}
+    engine = Engine(program, tmp_path, config)
+
+    def check(batch):
+        assert_columns(batch, made)
+        tensor = batch["logprob"]
+        assert tensor.dtype == torch.bfloat16 and tuple(tensor.shape) == (2, 64)
+        bits = tensor.view(torch.int16).numpy().view("<u2")
+        assert (bits == batch.view("logprob", kind="numpy")).all()
+        assert (batch.view("labels", kind="numpy") == -100).any()
+        assert batch.to("cpu")["logprob"].equal(tensor) and "logprob" in batch.copy()
+
+    rows, _ = read_all(engine, check, return_type="torch")
+    assert len(rows) >= 6
+    assert engine.stop() == 0
+
+
+@pytest.mark.parametrize("contents", [True, False])
+def test_a_killed_run_resumes_with_other_workers(corpus, columns, program, tmp_path, contents):
+    """After SIGKILL, with other readers, packers and ranks; with prefetched rows in the checkpoint,
+    whose entries are read again; every row comes once."""
+    keys = {"checkpoint_dir": str(tmp_path / "kept"), "checkpoint_contents": contents}
+    keys |= {"batch_size": 2, "prefetch_factor": 4}
+    engine = Engine(program, tmp_path, config_of(corpus, **keys))
+
+    def check(batch):
+        assert_columns(batch, columns, of_labels=["logprob"])
+
+    first, loaders = read_all(engine, check, most=4)
+    engine.checkpoint()
+    state = loaders[0].state_dict()
+    loaders[0].close()
+    engine.kill()
+    keys |= {"readers": 3, "packers": 2, "packer_processes": True, "dp_world_size": 2}
+    engine = Engine(program, tmp_path, config_of(corpus, **{**keys, "batch_size": 1}))
+    assert ("with contents" in engine.log()) == contents
+    second, loaders = read_all(engine, check, world=2, state=state)
+    for loader in loaders:
+        loader.close()
+    assert engine.stop() == 0
+    rows = first + second
+    assert len(first) == 8 and sorted(rows) == list(range(len(rows)))
+
+
+def test_a_trainer_goes_on_with_the_successor(corpus, columns, program, tmp_path):
+    keys = {"checkpoint_dir": str(tmp_path / "kept")}
+    engine = Engine(program, tmp_path, config_of(corpus, **keys))
+    loader = ringpack.Loader(run=engine.run, run_dir=tmp_path, restart_timeout=600)
+    count = 0
+    for batch in loader:
+        assert_columns(batch, columns, of_labels=["logprob"])
+        count += 1
+        if count == 3:
+            engine.kill()
+            engine = Engine(program, tmp_path, config_of(corpus, **keys))
+    assert count > 8
+    loader.close()
+    assert engine.stop() == 0
+
+
+def read_broken(broken, folder, corpus, columns, **keys):
+    engine = Engine(broken, folder, config_of(corpus, **keys))
+    try:
+        read_all(engine, lambda batch: assert_columns(batch, columns, of_labels=["logprob"]))
+    finally:
+        engine.kill()
+
+
+@pytest.mark.parametrize("defect", ["side_of_neighbour", "side_not_shifted"])
+def test_planted_defects_are_found(corpus, columns, broken, tmp_path, monkeypatch, defect):
+    monkeypatch.setenv("RP_DEFECT", defect)
+    with pytest.raises(AssertionError, match="weight" if "neighbour" in defect else "logprob"):
+        read_broken(broken, tmp_path, corpus, columns)
+
+
+def test_identity_has_columns_only_where_they_are_used(corpus, columns, program, tmp_path):
+    """Names, types and content are in the delivery record; a run without columns has none of it,
+    and the same state tokens."""
+
+    def contract(**more):
+        path = tmp_path / "c.yaml"
+        path.write_text(json.dumps(config_of(corpus, **more)))
+        done = subprocess.run(
+            [program, "config", "contract", "-c", str(path)], capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    plain, used = contract(columns=[], label_columns=[]), contract()
+    assert "column" not in plain
+    assert "columns=weight,teacher,logprob\n" in used
+    for line in "column[logprob].type=f16, label", "column[teacher].type=i32x16":
+        assert f"{line}\n" in used
+    assert plain.split("\n\n")[0] == used.split("\n\n")[0]
