@@ -91,7 +91,7 @@ static int check_sides(const struct rp_config *config, struct rp_corpus **corpus
     const struct rp_sides *sides = rp_corpus_sides(*corpus);
     int code = 0;
     for (uint32_t c = 0; c < sides->count && code == 0; c++) {
-        uint64_t bytes = (config->seq_len + 1ull) * sides->columns[c].type.bytes;
+        uint64_t bytes = (config->seq_len + 1ull) * sides->columns[c].type.bytes; /* of tokens */
         if (bytes > SIDE_ROW_BYTES_MAX)
             code = rp_fail(error, -RP_E_CONFIG, "lower seq_len, or make the entries shorter",
                            "column `%s`: expected at most %u bytes of a row, found %" PRIu64,
@@ -123,7 +123,7 @@ int rp_stream_open_corpus_with(struct rp_corpus **corpus_out, const struct rp_co
     const char *names[RP_SIDES_MAX];
     for (uint32_t c = 0; c < config->sides.count; c++)
         names[c] = config->sides.names[c];
-    const struct rp_sides_spec sides = {names, config->sides.count, config->sides.label_count};
+    const struct rp_sides_spec sides = {names, config->sides.of, config->sides.count};
     spec.sides = &sides;
     int code = rp_corpus_open(corpus_out, &spec, error);
     free(specs);
@@ -301,22 +301,24 @@ static void add_sides(struct rp_record_writer *writer, const struct rp_sides *si
     const struct rp_side_info *sorted[RP_SIDES_MAX];
     char names[RP_SIDES_MAX * RP_SIDE_NAME_BYTES] = "", type[RP_SIDE_TYPE_BYTES];
     size_t used = 0;
-    for (uint32_t c = 0; c < sides->count; c++) {
+    for (uint32_t c = 0; c < sides->all; c++) {
         sorted[c] = &sides->columns[c];
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", c ? "," : "",
                                  sorted[c]->name);
     }
-    qsort(sorted, sides->count, sizeof sorted[0], compare_columns);
-    for (uint32_t c = 0; c < sides->count; c++) {
+    qsort(sorted, sides->all, sizeof sorted[0], compare_columns);
+    for (uint32_t c = 0; c < sides->all; c++) {
         const struct rp_side_info *info = sorted[c];
         char content[RP_HASH_HEX_BYTES];
         rp_side_type_text(&info->type, type);
         rp_contract_add_of_column(writer, info->name, "content", "%s",
                                   rp_hash128_hex(info->content, content));
         rp_contract_add_of_column(writer, info->name, "type", "%s%s", type,
-                                  info->of_label ? ", label" : "");
+                                  info->of == RP_SIDE_OF_LABEL      ? ", label"
+                                  : info->of == RP_SIDE_OF_DOCUMENT ? ", document"
+                                                                    : "");
     }
-    if (sides->count)
+    if (sides->all)
         rp_contract_add(writer, "columns", "%s", names);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* finish_sides.c — the names of side columns, from the keys `columns` and `label_columns`. */
+/* finish_sides.c — the names of side columns, from the keys `columns`, `label_columns` and
+ * `document_columns`. */
 #include <stdio.h>
 #include <string.h>
 
@@ -29,6 +30,9 @@ static int add_name(struct rp_config *config, enum rp_key_index key, const char 
     if (sides->count == RP_SIDES_MAX)
         return fail(config, key, "put several values of a token into one column", error,
                     "expected at most 6 columns; `%.60s` is one more", name);
+    sides->of[sides->count] = key == RP_KEY_columns         ? RP_SIDE_OF_TOKEN
+                              : key == RP_KEY_label_columns ? RP_SIDE_OF_LABEL
+                                                            : RP_SIDE_OF_DOCUMENT;
     snprintf(sides->names[sides->count++], RP_SIDE_NAME_BYTES, "%s", name);
     return 0;
 }
@@ -54,9 +58,9 @@ int rp_config_finish_sides(struct rp_config *config, struct rp_error *error)
 {
     config->sides = (struct rp_config_sides){.count = 0};
     int code = add_names(config, RP_KEY_columns, config->columns, error);
-    uint32_t of_tokens = config->sides.count;
     if (code == 0)
         code = add_names(config, RP_KEY_label_columns, config->label_columns, error);
-    config->sides.label_count = config->sides.count - of_tokens;
+    if (code == 0)
+        code = add_names(config, RP_KEY_document_columns, config->document_columns, error);
     return code;
 }

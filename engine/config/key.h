@@ -126,6 +126,8 @@ enum rp_key_kind {
       "side columns of batches: values for each token, from files next to the shards")             \
     X(label_columns, label_columns, NAMES, NULL, "(none)", 0, 0,                                   \
       "the same, each value in the place that has its token as label")                             \
+    X(document_columns, document_columns, NAMES, NULL, "(none)", 0, 0,                             \
+      "columns of the index in batches: a number for the document of each fragment")               \
     X(token_dtype, token_dtype, CHOICE, "auto|u16|i32|i64", "auto", 0, 0,                          \
       "type of input_ids, labels and position_ids; auto = of the profile")                         \
     X(label_mode, label_mode, CHOICE, "shifted|aligned", "(of the profile)", 0, 0,                 \

@@ -267,7 +267,7 @@ struct rp_shard {
     bool is_listed;                          /* known from the corpus index only, not opened */
     uint64_t idx_mtime_ns;                   /* its .idx's, when it was listed; 0: not known */
     const struct rp_index_segment *segment;  /* which has its documents */
-    bool is_side; /* a side column's file, which has no documents */
+    bool is_side;                            /* a side column's file, which has no documents */
 };
 uint32_t rp_corpus_shard_count(const struct rp_corpus *corpus);
 /** The shards, and the files of side columns, whose numbers follow the shards' (sides.h). */

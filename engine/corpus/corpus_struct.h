@@ -79,5 +79,8 @@ RP_MUST_CHECK int rp_listed_keep_queries(struct rp_source *source,
                                          const struct rp_source_spec *spec, struct rp_error *error);
 void rp_listed_close(struct rp_corpus *corpus);
 const struct rp_shard *rp_listed_shard(const struct rp_corpus *corpus, uint32_t shard);
+/** The format of a listed shard, and the byte of its first token. False: its record is damaged. */
+bool rp_listed_layout(const struct rp_corpus *corpus, uint32_t shard, enum rp_format *format,
+                      uint64_t *token_offset);
 
 #endif

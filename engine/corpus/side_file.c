@@ -33,9 +33,10 @@ _Static_assert(RP_SIDE_DATA_OFFSET == RP_BLOCK_BYTES, "the header is a block");
 /* ---- names and types ------------------------------------------------------------------------- */
 
 static const char *const dtype_names[] = {
-    [RP_DTYPE_U16] = "u16", [RP_DTYPE_I32] = "i32",   [RP_DTYPE_I64] = "i64", [RP_DTYPE_F32] = "f32",
-    [RP_DTYPE_F16] = "f16", [RP_DTYPE_BF16] = "bf16", [RP_DTYPE_F64] = "f64", [RP_DTYPE_U8] = "u8",
-    [RP_DTYPE_I8] = "i8",   [RP_DTYPE_I16] = "i16"};
+    [RP_DTYPE_U16] = "u16", [RP_DTYPE_I32] = "i32", [RP_DTYPE_I64] = "i64",
+    [RP_DTYPE_F32] = "f32", [RP_DTYPE_F16] = "f16", [RP_DTYPE_BF16] = "bf16",
+    [RP_DTYPE_F64] = "f64", [RP_DTYPE_U8] = "u8",   [RP_DTYPE_I8] = "i8",
+    [RP_DTYPE_I16] = "i16"};
 
 const char *rp_side_dtype_name(uint32_t dtype)
 {
@@ -51,10 +52,10 @@ void rp_side_type_text(const struct rp_side_type *type, char text[RP_SIDE_TYPE_B
 }
 
 /* The names that batches have already: sections, and their numbers in Python. */
-static const char *const taken[] = {
-    "rows",         "doc_lens",  "input_ids",  "labels",     "position_ids", "segment_ids",
-    "loss_mask",    "cu_seqlens", "provenance", "row_plans", "attention_mask", "max_seqlen",
-    "tokens",       "inputs",    "targets",    "next"};
+static const char *const taken[] = {"rows",         "doc_lens",    "input_ids",      "labels",
+                                    "position_ids", "segment_ids", "loss_mask",      "cu_seqlens",
+                                    "provenance",   "row_plans",   "attention_mask", "max_seqlen",
+                                    "tokens",       "inputs",      "targets",        "next"};
 
 bool rp_side_is_name(const char *name)
 {
@@ -173,8 +174,7 @@ int rp_side_file_verify(const struct rp_side_file *file, struct rp_error *error)
         if (found != shard->block_hashes[b])
             return rp_fail(error, -RP_E_CORRUPT,
                            "restore it, or make it again with `ringpack column`",
-                           "%s: block %" PRIu64 ": expected hash %016" PRIx64
-                           ", found %016" PRIx64,
+                           "%s: block %" PRIu64 ": expected hash %016" PRIx64 ", found %016" PRIx64,
                            file->path, b, shard->block_hashes[b], found);
     }
     return 0;

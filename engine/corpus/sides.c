@@ -56,34 +56,32 @@ static int fail_missing(const struct rp_shard *shard, const char *name, struct r
 }
 
 /* The byte of the first token, if the tokens of the file are one run. */
-static int find_token_offset(const struct rp_opened *opened, const char *name, uint64_t *offset,
-                             struct rp_error *error)
+static int find_token_offset(const struct rp_corpus *corpus, uint32_t number, const char *name,
+                             uint64_t *offset, struct rp_error *error)
 {
-    enum rp_format format = opened->found.format;
+    const struct rp_shard *shard = rp_corpus_shard(corpus, number);
+    enum rp_format format = RP_FORMAT_AUTO;
+    if (!shard->segment || (corpus->index && !rp_listed_layout(corpus, number, &format, offset)))
+        return rp_fail(error, -RP_E_CORRUPT, "run `ringpack index -c CONFIG` again",
+                       "%s: the record of a shard is damaged", shard->path);
+    if (!corpus->index) {
+        format = corpus->shards[number].found.format;
+        *offset = corpus->shards[number].layout.token_offset;
+    }
     bool is_flat = format == RP_FORMAT_RAW || format == RP_FORMAT_NPY || format == RP_FORMAT_LLMC ||
                    format == RP_FORMAT_DATATROVE || format == RP_FORMAT_OLMO;
-    *offset = is_flat ? opened->layout.token_offset : 0;
-    if (opened->shard.url)
+    *offset = is_flat ? *offset : 0;
+    if (shard->url)
         return rp_fail(error, -RP_E_CONFIG,
                        "copy the shards to a disk of this machine, or leave the column out",
-                       "%s: column `%s`: columns are read from files, not from stores",
-                       opened->shard.path, name);
+                       "%s: column `%s`: columns are read from files, not from stores", shard->path,
+                       name);
     if (is_flat || format == RP_FORMAT_MEGATRON)
         return 0;
     return rp_fail(error, -RP_E_CONFIG, "`ringpack convert` makes Megatron shards of these files",
                    "%s: column `%s`: expected one run of tokens in a file, as in megatron, raw, "
                    "npy, llmc, datatrove and olmo, found format %s",
-                   opened->shard.path, name, rp_format_name(format));
-}
-
-static int refuse_index(const struct rp_corpus *corpus, const char *name, struct rp_error *error)
-{
-    return rp_fail(error, -RP_E_CONFIG,
-                   "index the shards with `ringpack index SHARD …`, and let `index` name no file, "
-                   "or leave the column out",
-                   "%s: column `%s`: columns are found next to shards that are opened, and not by "
-                   "the index of a corpus",
-                   corpus->index->path, name);
+                   shard->path, name, rp_format_name(format));
 }
 
 static uint64_t entries_of(const struct rp_shard *shard, uint64_t token_offset)
@@ -95,10 +93,8 @@ int rp_sides_count_entries(const struct rp_corpus *corpus, uint32_t shard, const
                            uint64_t *entries, struct rp_error *error)
 {
     uint64_t token_offset;
-    if (corpus->index)
-        return refuse_index(corpus, name, error);
-    int code = find_token_offset(&corpus->shards[shard], name, &token_offset, error);
-    *entries = code < 0 ? 0 : entries_of(&corpus->shards[shard].shard, token_offset);
+    int code = find_token_offset(corpus, shard, name, &token_offset, error);
+    *entries = code < 0 ? 0 : entries_of(rp_corpus_shard(corpus, shard), token_offset);
     return code;
 }
 
@@ -111,8 +107,8 @@ static int check_entries(const struct rp_side_file *file, const struct rp_shard 
     return rp_fail(error, -RP_E_MISMATCH,
                    "a column has an entry for each token of its token file, separators included: "
                    "make it again with `ringpack column`",
-                   "%s: expected %" PRIu64 " entries, as %s has tokens, found %" PRIu64,
-                   file->path, expected, shard->path, file->entries);
+                   "%s: expected %" PRIu64 " entries, as %s has tokens, found %" PRIu64, file->path,
+                   expected, shard->path, file->entries);
 }
 
 static int take_type(struct rp_side_info *info, const struct rp_side_file *file, uint32_t shard,
@@ -139,15 +135,15 @@ static int open_column(struct rp_sides *sides, const struct rp_corpus *corpus, u
     int code = 0;
     rp_hasher_begin(&hasher);
     for (uint32_t i = 0; i < sides->shards && code == 0; i++) {
-        const struct rp_opened *opened = &corpus->shards[i];
-        code = find_token_offset(opened, info->name, &sides->token_offset[i], error);
+        const struct rp_shard *shard = rp_corpus_shard(corpus, i);
+        code = find_token_offset(corpus, i, info->name, &sides->token_offset[i], error);
         if (code == 0)
-            code = rp_side_file_open(&files[i], opened->shard.path, info->name, error);
+            code = rp_side_file_open(&files[i], shard->path, info->name, error);
         if (code < 0 && files[i].path && access(files[i].path, F_OK) != 0 && errno == ENOENT)
-            return fail_missing(&opened->shard, info->name, error);
-        files[i].shard.source = opened->shard.source;
+            return fail_missing(shard, info->name, error);
+        files[i].shard.source = shard->source;
         if (code == 0 && !RP_DEFECT(ignore_side_length))
-            code = check_entries(&files[i], &opened->shard, sides->token_offset[i], error);
+            code = check_entries(&files[i], shard, sides->token_offset[i], error);
         if (code == 0)
             code = take_type(info, &files[i], i, files, error);
         rp_hasher_add(&hasher, &files[i].content, sizeof files[i].content);
@@ -156,27 +152,65 @@ static int open_column(struct rp_sides *sides, const struct rp_corpus *corpus, u
     return code;
 }
 
+/* A column of documents: one kind of number in all sources. */
+static int open_numbers(struct rp_sides *sides, const struct rp_corpus *corpus, uint32_t c,
+                        struct rp_error *error)
+{
+    struct rp_side_info *info = &sides->columns[c];
+    struct rp_column **numbers = sides->numbers + (size_t)(c - sides->count) * sides->sources;
+    struct rp_hasher hasher;
+    int code = 0;
+    rp_hasher_begin(&hasher);
+    for (uint32_t s = 0; s < sides->sources && code == 0; s++) {
+        struct rp_hash128 root;
+        uint64_t first;
+        code = rp_column_open(&numbers[s], &corpus->sources[s], info->name, error);
+        if (code < 0)
+            break;
+        bool is_real = rp_column_kind(numbers[s]) == RP_COLUMN_REAL;
+        uint32_t dtype = is_real ? RP_DTYPE_F64 : RP_DTYPE_I64;
+        if (s > 0 && dtype != info->type.dtype)
+            return rp_fail(error, -RP_E_CONFIG,
+                           "annotate all sources with integers, or all with real numbers",
+                           "document column `%s`: source `%s` has %s, and source `%s` has %s",
+                           info->name, corpus->sources[0].name, rp_column_type(numbers[0]),
+                           corpus->sources[s].name, rp_column_type(numbers[s]));
+        info->type = (struct rp_side_type){dtype, 1, 8};
+        for (uint32_t g = 0; rp_column_root(numbers[s], g, &first, &root); g++)
+            rp_hasher_add(&hasher, &root, sizeof root);
+    }
+    info->content = rp_hasher_finish(&hasher);
+    return code;
+}
+
+static int make_tables(struct rp_sides *sides, struct rp_error *error)
+{
+    size_t numbers = (size_t)(sides->all - sides->count) * sides->sources;
+    sides->files = rp_calloc((size_t)sides->count * sides->shards + 1, sizeof *sides->files);
+    sides->token_offset = rp_calloc(sides->shards + 1u, sizeof *sides->token_offset);
+    sides->numbers = rp_calloc(numbers + 1, sizeof(struct rp_column *));
+    return sides->files && sides->token_offset && sides->numbers
+               ? 0
+               : rp_fail(error, -ENOMEM, NULL, "no memory for the columns of the corpus");
+}
+
 int rp_sides_open(struct rp_sides *sides, const struct rp_corpus *corpus,
                   const struct rp_sides_spec *spec, struct rp_error *error)
 {
-    *sides = (struct rp_sides){.count = spec->count, .shards = corpus->shard_count};
+    *sides = (struct rp_sides){.all = spec->count, .sources = corpus->source_count};
     if (spec->count == 0)
         return 0;
-    if (corpus->index) {
-        sides->count = 0;
-        return refuse_index(corpus, spec->names[0], error);
-    }
-    sides->files = rp_calloc((size_t)spec->count * sides->shards, sizeof *sides->files);
-    sides->token_offset = rp_calloc(sides->shards, sizeof *sides->token_offset);
-    int code = sides->files && sides->token_offset
-                   ? 0
-                   : rp_fail(error, -ENOMEM, NULL, "no memory for the columns of the corpus");
-    for (uint32_t c = 0; c < spec->count && code == 0; c++) {
+    for (uint32_t c = 0; c < spec->count; c++) {
         struct rp_side_info *info = &sides->columns[c];
         snprintf(info->name, sizeof info->name, "%s", spec->names[c]);
-        info->of_label = c >= spec->count - spec->label_count;
-        code = open_column(sides, corpus, c, error);
+        info->of = (enum rp_side_of)spec->of[c];
+        sides->count += info->of != RP_SIDE_OF_DOCUMENT;
     }
+    sides->shards = sides->count ? corpus->shard_count : 0;
+    int code = make_tables(sides, error);
+    for (uint32_t c = 0; c < spec->count && code == 0; c++)
+        code = c < sides->count ? open_column(sides, corpus, c, error)
+                                : open_numbers(sides, corpus, c, error);
     return code;
 }
 
@@ -184,8 +218,12 @@ void rp_sides_close(struct rp_sides *sides)
 {
     for (size_t i = 0; sides->files && i < (size_t)sides->count * sides->shards; i++)
         rp_side_file_close(&sides->files[i]);
+    for (size_t i = 0; sides->numbers && i < (size_t)(sides->all - sides->count) * sides->sources;
+         i++)
+        rp_column_close(sides->numbers[i]);
     free(sides->files);
     free(sides->token_offset);
+    free(sides->numbers);
     *sides = (struct rp_sides){.count = 0};
 }
 
@@ -213,14 +251,25 @@ int rp_sides_extent(const struct rp_corpus *corpus, uint32_t c, const struct rp_
     return 0;
 }
 
+int rp_sides_number(const struct rp_corpus *corpus, uint32_t c, uint32_t source, uint64_t document,
+                    uint64_t *out, struct rp_error *error)
+{
+    const struct rp_sides *sides = &corpus->sides;
+    RP_DASSERT(c >= sides->count && c < sides->all);
+    document += RP_DEFECT(side_of_neighbour) &&
+                document + 1 < rp_source_documents(&corpus->sources[source]);
+    return rp_column_values(sides->numbers[(c - sides->count) * sides->sources + source], &document,
+                            1, out, error);
+}
+
 void rp_sides_describe(const struct rp_sides *sides, struct rp_side out[RP_SIDES_MAX])
 {
-    for (uint32_t c = 0; c < sides->count; c++) {
+    for (uint32_t c = 0; c < sides->all; c++) {
         const struct rp_side_info *info = &sides->columns[c];
         out[c] = (struct rp_side){.dtype = info->type.dtype,
                                   .count = info->type.count,
                                   .bytes = info->type.bytes,
-                                  .of = info->of_label ? RP_SIDE_OF_LABEL : RP_SIDE_OF_TOKEN};
+                                  .of = info->of};
         memcpy(out[c].name, info->name, sizeof out[c].name);
     }
 }

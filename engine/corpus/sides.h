@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sides.h — the side columns of a corpus: what rides with a token.
  *
- * Each shard has a file for each column (side_file.h). To the flow these are files like the shards':
- * file n of column c is number (1 + c) * shards + n, and rp_corpus_shard gives it. */
+ * Each shard has a file for each column (side_file.h). To the flow these are files like the
+ * shards': file n of column c is number (1 + c) * shards + n, and rp_corpus_shard gives it. */
 #ifndef RP_CORPUS_SIDES_H
 #define RP_CORPUS_SIDES_H
 
@@ -14,22 +14,26 @@ struct rp_corpus;
 struct rp_side_info {
     char name[RP_SIDE_NAME_BYTES];
     struct rp_side_type type;
-    bool of_label;
+    enum rp_side_of of;
     uint64_t bytes;            /* of all of its files */
     struct rp_hash128 content; /* over those of its files, in the order of the shards */
 };
 
 struct rp_sides {
-    uint32_t count, shards;
+    uint32_t count,
+        all; /* columns of tokens, which have files; and those of documents after them */
+    uint32_t shards, sources;
     struct rp_side_info columns[RP_SIDES_MAX];
     struct rp_side_file *files; /* [count * shards] */
     uint64_t *token_offset;     /* [shards]: byte of the first token in the token file */
+    struct rp_column **numbers; /* [(all - count) * sources]: those of documents, in the index */
 };
 
-/* Which columns are wanted: names, and how many; then those that are of labels. */
+/* Which columns are wanted; those of documents come last. */
 struct rp_sides_spec {
     const char *const *names;
-    uint32_t count, label_count; /* the last label_count of them */
+    const uint32_t *of; /* enum rp_side_of */
+    uint32_t count;
 };
 
 /** Open the columns of every shard of a corpus that is open. Refuses by name: a shard without one,
@@ -49,6 +53,10 @@ const struct rp_sides *rp_corpus_sides(const struct rp_corpus *corpus);
 RP_MUST_CHECK int rp_sides_extent(const struct rp_corpus *corpus, uint32_t c,
                                   const struct rp_extent *extent, struct rp_extent *out,
                                   struct rp_error *error);
+
+/** The number of a document, of column c, as 8 bytes: i64 or f64. */
+RP_MUST_CHECK int rp_sides_number(const struct rp_corpus *corpus, uint32_t c, uint32_t source,
+                                  uint64_t document, uint64_t *out, struct rp_error *error);
 
 /** The columns as the geometry of a batch has them. */
 void rp_sides_describe(const struct rp_sides *sides, struct rp_side out[RP_SIDES_MAX]);

@@ -25,9 +25,8 @@ static struct places find_places(const struct rp_arena_sizes *sizes)
     p.states = rp_align_up(p.tickets + sizes->slot_count * sizeof(struct rp_ticket), 4096);
     p.side_places = rp_align_up(p.states + sizes->state_count * stride, 64);
     uint64_t transfers = (uint64_t)sizes->slot_count * RP_TICKET_TRANSFERS_MAX;
-    p.data = rp_align_up(p.side_places +
-                             transfers * sizes->side_count * sizeof(struct rp_side_place),
-                         HUGE_BYTES);
+    p.data = rp_align_up(
+        p.side_places + transfers * sizes->side_count * sizeof(struct rp_side_place), HUGE_BYTES);
     p.end = p.data + sizes->data_bytes;
     return p;
 }

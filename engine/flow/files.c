@@ -90,7 +90,8 @@ void rp_files_close(struct rp_files *files)
 }
 
 /* A file whose blocks are compared is judged by content; its size must still match, and if it is
- * listed, its modification time. A side column has its hashes in itself, so it is judged by both. */
+ * listed, its modification time. A side column has its hashes in itself, so it is judged by both.
+ */
 static int check_opened(struct rp_file *file, const struct rp_shard *shard, struct rp_error *error)
 {
     struct rp_stamp found;
@@ -99,7 +100,8 @@ static int check_opened(struct rp_file *file, const struct rp_shard *shard, stru
     if (!file->is_known || (file->checked && shard->is_listed))
         file->stamp = shard->stamp;
     file->is_known = true;
-    if (file->checked && !shard->is_listed && !shard->is_side && rp_stamp_of(file->object.fd, &found) == 0)
+    if (file->checked && !shard->is_listed && !shard->is_side &&
+        rp_stamp_of(file->object.fd, &found) == 0)
         file->stamp = (struct rp_stamp){.bytes = shard->bytes,
                                         .mtime_ns = found.mtime_ns,
                                         .ctime_ns = found.ctime_ns,

@@ -28,7 +28,7 @@
 static uint32_t choose_slots(const struct rp_flow_options *o, uint64_t data_bytes)
 {
     uint64_t wanted = rp_min_u64(SLOTS_MAX, rp_pow2_at_least(data_bytes / TICKET_BYTES));
-    uint64_t sides = rp_corpus_sides(o->corpus)->count * sizeof(struct rp_side_place);
+    uint64_t sides = rp_corpus_sides(o->corpus)->all * sizeof(struct rp_side_place);
     uint64_t each = sizeof(struct rp_ticket) + o->state_bytes + sides * RP_TICKET_TRANSFERS_MAX;
     while (wanted > SLOTS_MIN && wanted * each > data_bytes / 4)
         wanted /= 2;
@@ -82,7 +82,7 @@ static struct rp_arena_sizes choose_sizes(const struct rp_flow_options *o, bool 
     /* mapped tokens stay in place: only contents of a checkpoint are copied into the data */
     struct rp_arena_sizes sizes = {.ring_count = o->rank_count,
                                    .slot_count = is_mapped ? SLOTS_MAPPED : choose_slots(o, most),
-                                   .side_count = rp_corpus_sides(o->corpus)->count,
+                                   .side_count = rp_corpus_sides(o->corpus)->all,
                                    .data_bytes = (is_mapped ? least : most) + rp_masks_bytes(o),
                                    .state_bytes = o->state_bytes};
     /* a position may be requested until every ring has released the step after it, and is planned
@@ -105,8 +105,9 @@ uint64_t rp_flow_prefetch_bytes(const struct rp_flow_options *options, const str
 uint64_t rp_flow_memory_bytes(const struct rp_flow_options *options, bool is_mapped)
 {
     const struct rp_arena_sizes sizes = choose_sizes(options, is_mapped);
-    uint64_t of_packer = options->verify_blocks ? rp_verified_bytes(rp_side_reads_part_bytes(options))
-                                                : 0;
+    uint64_t of_packer = options->verify_blocks
+                             ? rp_verified_bytes(rp_side_reads_part_bytes(options))
+                             : 0;
     return options->packers * of_packer + rp_arena_bytes(&sizes);
 }
 
@@ -163,6 +164,7 @@ static void prepare_workers(struct rp_flow *flow)
                                             .files = &flow->files,
                                             .verified = flow->verified,
                                             .packers = o->packers,
+                                            .side_files = rp_corpus_sides(o->corpus)->count,
                                             .deliver = o->packer_processes ? NULL : &flow->deliver,
                                             .token_limit = o->token_limit,
                                             .pad_id = o->pad_id,

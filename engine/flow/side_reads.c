@@ -93,10 +93,25 @@ int rp_side_reads_place(struct rp_reads *reads, const struct rp_transfer *transf
             code = rp_reads_place_shard(reads, &entries, &part, error);
         if (code < 0)
             return code;
-        RP_ASSERT(code == RP_READS_PLACED && part.loaded_by == reads->number);
+        RP_ASSERT(code == RP_READS_PLACED);
         places[c] = (struct rp_side_place){.data_offset = part.data_offset,
                                            .expected = part.expected,
+                                           .loaded_by = part.loaded_by,
                                            .mapped_shard = part.mapped_shard};
     }
     return RP_READS_PLACED;
+}
+
+int rp_side_reads_numbers(struct rp_reads *reads, const struct rp_transfer *transfer,
+                          struct rp_error *error)
+{
+    const struct rp_corpus *corpus = reads->options->corpus;
+    const struct rp_sides *sides = rp_corpus_sides(corpus);
+    struct rp_side_place *places = rp_arena_side_places(reads->arena, reads->number,
+                                                        reads->ticket->transfer_count);
+    int code = 0;
+    for (uint32_t c = sides->count; c < sides->all && code == 0; c++)
+        code = rp_sides_number(corpus, c, transfer->fragment.source, transfer->fragment.document,
+                               &places[c].data_offset, error);
+    return code;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* side_reads.h — the reads that bring the side columns of a transfer.
  *
- * A transfer and its columns are placed in one ticket, or not at all: room for all of their bytes is
- * found before the first of them is placed. Thread: dispatch's own. */
+ * A transfer and its columns are placed in one ticket, or not at all: room for all of their bytes
+ * is found before the first of them is placed. Thread: dispatch's own. */
 #ifndef RP_FLOW_SIDE_READS_H
 #define RP_FLOW_SIDE_READS_H
 
@@ -13,6 +13,10 @@
 RP_MUST_CHECK int rp_side_reads_place(struct rp_reads *reads, const struct rp_transfer *transfer,
                                       const struct rp_extent *extent, bool has_contents,
                                       struct rp_error *error);
+
+/** Note the numbers of the document of a transfer, the next one of the ticket. */
+RP_MUST_CHECK int rp_side_reads_numbers(struct rp_reads *reads, const struct rp_transfer *transfer,
+                                        struct rp_error *error);
 
 /** Bytes of the data that the longest transfer and its columns take; of the longest part of it that
  * one packer compares with its hashes. */

@@ -137,9 +137,10 @@ static inline uint64_t rp_transfer_token_limit(const struct rp_transfer *transfe
     return rp_min_u64(token_limit, 1ull << transfer->id_bits);
 }
 
-/* The entries of a side column of a transfer: as the fields of the transfer for its tokens. */
+/* The entries of a side column of a transfer: as the fields of the transfer for its tokens. Of a
+ * column of documents, data_offset is the number itself. */
 struct rp_side_place {
-    uint64_t data_offset, expected;
+    uint64_t data_offset, expected, loaded_by;
     uint32_t mapped_shard, reserved;
 };
 

@@ -7,12 +7,14 @@
 #include "base/bits.h"
 #include "base/defect.h"
 
+/* The address of a place of a row, or of the number of a fragment. */
 static uint8_t *place_at(const struct rp_pack_target *target, uint8_t *slot, uint32_t c,
                          uint64_t row, uint64_t place)
 {
     const struct rp_geometry *g = &target->geometry;
     const struct rp_section_layout *layout = &g->sections[RP_SECTION_SIDES + c];
-    uint64_t at = (row * g->seq_len + place) * g->sides[c].bytes;
+    uint64_t width = g->sides[c].of == RP_SIDE_OF_DOCUMENT ? g->max_docs_per_row : g->seq_len;
+    uint64_t at = (row * width + place) * g->sides[c].bytes;
     RP_DASSERT(layout->offset != 0 && at <= layout->bytes);
     return slot + layout->offset + at;
 }
@@ -52,11 +54,22 @@ void rp_write_side(const struct rp_pack_target *target, uint8_t *slot,
     memset(to + after * bytes, 0, (places - after) * bytes);
 }
 
+void rp_write_number(const struct rp_pack_target *target, uint8_t *slot,
+                     const struct rp_transfer *transfer, uint32_t c, uint64_t number)
+{
+    RP_DASSERT(target->geometry.sides[c].of == RP_SIDE_OF_DOCUMENT);
+    memcpy(place_at(target, slot, c, transfer->row, transfer->index), &number, sizeof number);
+}
+
 void rp_write_sides_end(const struct rp_pack_target *target, uint8_t *slot,
                         const struct rp_row_end *end)
 {
     const struct rp_geometry *g = &target->geometry;
-    for (uint32_t c = 0; c < RP_SIDES_MAX && g->sides[c].of; c++)
-        memset(place_at(target, slot, c, end->row_in_batch, end->places), 0,
-               (size_t)(g->seq_len - end->places) * g->sides[c].bytes);
+    for (uint32_t c = 0; c < RP_SIDES_MAX && g->sides[c].of; c++) {
+        bool is_number = g->sides[c].of == RP_SIDE_OF_DOCUMENT;
+        uint64_t used = is_number ? end->fragments : end->places;
+        uint64_t width = is_number ? g->max_docs_per_row : g->seq_len;
+        memset(place_at(target, slot, c, end->row_in_batch, used), 0,
+               (size_t)(width - used) * g->sides[c].bytes);
+    }
 }

@@ -11,6 +11,10 @@ void rp_write_side(const struct rp_pack_target *target, uint8_t *slot,
                    const struct rp_transfer *transfer, uint32_t c, const uint8_t *entries,
                    uint32_t align);
 
+/** Write column c of a transfer, a number of its document. */
+void rp_write_number(const struct rp_pack_target *target, uint8_t *slot,
+                     const struct rp_transfer *transfer, uint32_t c, uint64_t number);
+
 /** Write zeros into all columns behind the last fragment of a row. */
 void rp_write_sides_end(const struct rp_pack_target *target, uint8_t *slot,
                         const struct rp_row_end *end);

@@ -47,15 +47,16 @@ struct rp_geometry rp_engine_geometry(const struct rp_config *config,
                                       const struct rp_corpus *corpus, const struct rp_plan *plan)
 {
     const struct rp_batch_stage *first = &config->batches.stages[0];
-    struct rp_geometry geometry = {.rows = config->batches.rows_max,
-                                .seq_len = rp_plan_run_seq_len(plan),
-                                .max_docs_per_row = rp_plan_max_docs_per_row(plan),
-                                .world = config->dp_world_size,
-                                .micro_batches = (uint32_t)(first->step_rows / first->batch_rows),
-                                .slots = config->prefetch_factor,
-                                .label_mode = label_mode_of(config, plan),
-                                .pad_id = config->pad_id,
-                                .state_bytes = rp_plan_state_bytes_max(plan)};
+    struct rp_geometry geometry = {
+        .rows = config->batches.rows_max,
+        .seq_len = rp_plan_run_seq_len(plan),
+        .max_docs_per_row = rp_plan_max_docs_per_row(plan),
+        .world = config->dp_world_size,
+        .micro_batches = (uint32_t)(first->step_rows / first->batch_rows),
+        .slots = config->prefetch_factor,
+        .label_mode = label_mode_of(config, plan),
+        .pad_id = config->pad_id,
+        .state_bytes = rp_plan_state_bytes_max(plan)};
     rp_sides_describe(rp_corpus_sides(corpus), geometry.sides);
     return geometry;
 }

@@ -20,7 +20,8 @@
 
 #include "server/engine.h"
 
-/** The shape of a batch ring, and the options of a flow, as far as config, corpus and plan decide them. */
+/** The shape of a batch ring, and the options of a flow, as far as config, corpus and plan decide
+ * them. */
 struct rp_geometry rp_engine_geometry(const struct rp_config *config,
                                       const struct rp_corpus *corpus, const struct rp_plan *plan);
 /** The sections of its batches: the config's, and RP_SECTION_ROW_PLANS in stream version 2. */

@@ -122,7 +122,7 @@ static int check_columns(const struct rp_stream *stream, const struct rp_checkpo
     const struct rp_contract_sides sides = {RP_AT_RESUME, "the checkpoint", "this run",
                                             stream->config->weight_unit, 0};
     struct rp_contract had;
-    if (!contract_of(checkpoint, &had) || stream->config->sides.count == 0)
+    if (stream->config->sides.count == 0 || !contract_of(checkpoint, &had))
         return 0;
     had.stream = stream->contract.stream; /* the plan has compared it */
     return rp_contract_compare(&had, &stream->contract, &sides, error);

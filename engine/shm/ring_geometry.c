@@ -48,7 +48,8 @@ static struct shape section_shape(const struct rp_geometry *g, enum rp_section s
         break;
     }
     const struct rp_side *side = &g->sides[section - RP_SECTION_SIDES];
-    return (struct shape){side->dtype, tokens, side->bytes};
+    return (struct shape){side->dtype, side->of == RP_SIDE_OF_DOCUMENT ? documents : tokens,
+                          side->bytes};
 }
 
 /* Columns come first, and the entries of the rest are zeros. */
@@ -62,7 +63,7 @@ static bool sides_fit(const struct rp_geometry *g)
         if (has_ended && memcmp(side, &none, sizeof none) != 0)
             return false;
         if (!has_ended &&
-            (side->of > RP_SIDE_OF_LABEL || side->count == 0 ||
+            (side->of > RP_SIDE_OF_DOCUMENT || side->count == 0 ||
              side->count > RP_SIDE_ENTRY_BYTES || side->bytes > RP_SIDE_ENTRY_BYTES ||
              side->bytes == 0 || side->bytes != side->count * rp_dtype_bytes(side->dtype) ||
              side->name[0] == '\0' || !memchr(side->name, '\0', sizeof side->name)))
@@ -80,8 +81,8 @@ static bool parameters_fit(const struct rp_geometry *g, uint32_t token_dtype)
         return false;
     if (!rp_is_pow2(g->slots) || g->slots > RP_RING_SLOTS_MAX || g->state_bytes > UINT32_MAX)
         return false;
-    return g->world > 0 && g->rank < g->world &&
-           (uint64_t)g->rows * g->seq_len <= INT32_MAX && sides_fit(g);
+    return g->world > 0 && g->rank < g->world && (uint64_t)g->rows * g->seq_len <= INT32_MAX &&
+           sides_fit(g);
 }
 
 uint64_t rp_geometry_layout(struct rp_geometry *g, uint32_t sections, uint32_t token_dtype)

@@ -63,9 +63,9 @@ enum rp_section {
      * config names it */
     RP_SECTION_ROW_PLANS = 9,
     RP_SECTION_COUNT = 10, /* number of sections in this header */
-    /* RP_SECTION_SIDES + c: side column c of the geometry, [rows][seq_len][count]: the entry of each
-     * token, or that of the token that is its label; zeros on padding, on inserted tokens, and
-     * where a token has no label of its fragment */
+    /* RP_SECTION_SIDES + c: side column c of the geometry, [rows][seq_len][count]: the entry of
+     * each token, or that of the token that is its label; zeros on padding, on inserted tokens, and
+     * where a token has no label of its fragment. Or [rows][D]: a number of each document */
     RP_SECTION_SIDES = 10,
 };
 
@@ -119,9 +119,11 @@ enum rp_side_of {
     RP_SIDE_NONE,
     RP_SIDE_OF_TOKEN, /* place i has the entry of token i */
     RP_SIDE_OF_LABEL, /* place i has the entry of the token that LABELS has there */
+    /* [rows][D] i64 | f64, not [rows][seq_len]: a number of the document of each fragment */
+    RP_SIDE_OF_DOCUMENT,
 };
 
-/* A side column: `count` values for each token. */
+/* A side column: `count` values for each token, or a number for each fragment. */
 struct rp_side {
     char name[RP_SIDE_NAME_BYTES];
     uint32_t dtype; /* enum rp_dtype: a number */
@@ -147,7 +149,7 @@ struct rp_geometry {
     uint64_t state_bytes; /* capacity of a state token, in bytes */
     uint64_t slot_bytes;  /* distance between slots */
     struct rp_section_layout sections[RP_SECTION_ROOM]; /* by enum rp_section */
-    struct rp_side sides[RP_SIDES_MAX];                 /* column c is section RP_SECTION_SIDES + c */
+    struct rp_side sides[RP_SIDES_MAX]; /* column c is section RP_SECTION_SIDES + c */
 };
 
 #ifdef __cplusplus

@@ -52,8 +52,9 @@ CASES = {
     "lookahead": {"io": "pread"},
     "split": {"fill": "split", "io": "io_uring", "packer_processes": True, "packers": 2},
     "aligned": {"label_mode": "aligned", "io": "mapped"},
-    "concat": {"packing": "concat", "shuffle": "block", "block_documents": 4, "window_blocks": 2},
+    "concat": {"packing": "concat", "shuffle": "block", "block_documents": 4, "io": "pread"},
     "best_fit": {"packing": "best_fit", "long_doc": "truncate", "o_direct": "on"},
+    "blocks": {**VERSION_1, "shuffle": "block", "block_documents": 4, "o_direct": "on"},
     "inserted": {"bos_id": 7, "eos_id": 8, "align": 4, "readers": 2},
     "across": {"label_across_cuts": True, "bos_id": 7, "fill": "split", "packers": 3},
     "version_1": {**VERSION_1, "fill": "split", "readers": 3},
@@ -114,6 +115,59 @@ def test_columns_follow_masks_and_cuts_in_torch(program, tmp_path):
     rows, _ = read_all(engine, check, return_type="torch")
     assert len(rows) >= 6
     assert engine.stop() == 0
+
+
+def annotated(program, folder, corpus, config):
+    """A config with an index that has two numbers of each document."""
+    path = folder / "indexed.yaml"
+    config = {**config, "index": str(folder / "all.rpi")}
+    path.write_text(json.dumps(config))
+    index(program, "-c", str(path))
+    numbers = []
+    for source, documents in zip(corpus.sources, corpus.documents):
+        n = numpy.arange(1, len(documents) + 1)
+        numbers.append({"language": -n, "score": n / 8})
+        for name, values in numbers[-1].items():
+            numpy.save(folder / f"{name}.npy", values)
+            command = [program, "annotate", "-q", "-c", str(path), "--source", source["name"]]
+            subprocess.run([*command, "--column", f"{name}={folder / name}.npy"], check=True)
+    return config, numbers
+
+
+@pytest.mark.parametrize("keys", [VERSION_1, {"align": 4, "packer_processes": True, "bos_id": 7}])
+def test_numbers_of_documents_come_with_their_fragments(corpus, columns, program, tmp_path, keys):
+    """From the index of the corpus, next to a column of tokens; also after a resume."""
+    keys = {**keys, "columns": ["weight"], "label_columns": [], "checkpoint_dir": str(tmp_path / "kept")}
+    config, numbers = annotated(program, tmp_path, corpus, config_of(corpus, **keys))
+    config["document_columns"] = ["language", "score"]
+
+    def check(batch):
+        parts = batch.view("provenance", kind="numpy")
+        fragments = batch.view("rows", kind="numpy")["fragments"]
+        weight = columns.expected(batch, "weight", None, int("bos_id" in keys))
+        assert (batch.view("weight", kind="numpy") == weight).all()
+        for name, dtype in (("language", "<i8"), ("score", "<f8")):
+            found = batch.view(name, kind="numpy")
+            assert found.dtype == dtype and found.shape == parts.shape
+            for row, own, count in zip(parts, found, fragments):
+                expected = [numbers[p["source"]][name][p["document"]] for p in row[:count]]
+                assert own.tolist() == expected + [0] * (len(own) - count)
+
+    engine = Engine(program, tmp_path, config)
+    first, loaders = read_all(engine, check, most=3)
+    state = loaders[0].state_dict()
+    loaders[0].close()
+    engine.kill()
+    engine = Engine(program, tmp_path, config)
+    second, loaders = read_all(engine, check, state=state)
+    loaders[0].close()
+    assert engine.stop() == 0
+    assert sorted(first + second) == list(range(len(first) + len(second)))
+    done = Engine(program, tmp_path, {**config, "document_columns": ["spam"]}, wait=False)
+    assert done.wait() != 0 and "has no column `spam`" in done.log()
+    del config["index"]
+    done = Engine(program, tmp_path, config, wait=False)
+    assert done.wait() != 0 and "columns are kept in the index of a corpus" in done.log()
 
 
 @pytest.mark.parametrize("contents", [True, False])

@@ -76,6 +76,7 @@ def test_enumerations_are_those_of_the_headers(compiler, tmp_path):
     ours["RP_SECTION_COUNT"] = len(_library.SECTIONS)
     ours["RP_SECTION_ROOM"] = _library.SECTION_ROOM
     ours |= {"RP_SECTION_SIDES": _library.SECTION_SIDES, "RP_SIDES_MAX": _library.SIDES_MAX}
+    ours |= {"RP_SIDE_OF_DOCUMENT": _library.OF_DOCUMENT}
     ours |= {"RP_NEXT_BATCH": _library.NEXT_BATCH, "RP_NEXT_EMPTY": _library.NEXT_EMPTY}
     ours |= {"RP_NEXT_END": _library.NEXT_END}
     assert _library.DTYPES == tuple(types.values())

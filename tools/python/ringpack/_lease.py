@@ -21,7 +21,7 @@ from ctypes import byref
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ._library import BF16, DTYPES, RECORDS, SECTION_SIDES, SECTIONS, BatchInfo
+from ._library import BF16, DTYPES, OF_DOCUMENT, RECORDS, SECTION_SIDES, SECTIONS, BatchInfo
 
 if TYPE_CHECKING:
     from ._client import Client
@@ -124,9 +124,9 @@ def layout_of(geometry: Any) -> dict[str, Place]:
 
     length, documents = geometry.seq_len, geometry.max_docs_per_row
 
-    def shapes_of_side(count: int, rows: int) -> tuple[tuple[int, ...], ...]:
+    def shapes_of_side(width: int, count: int, rows: int) -> tuple[tuple[int, ...], ...]:
         last = (count,) if count > 1 else ()
-        return (rows, length, *last), (rows * length, *last), (1, rows * length, *last)
+        return (rows, width, *last), (rows * width, *last), (1, rows * width, *last)
 
     def shapes_of(name: str, rows: int) -> tuple[tuple[int, ...], ...]:
         usual = {
@@ -160,5 +160,7 @@ def layout_of(geometry: Any) -> dict[str, Place]:
     }
     for number, side in enumerate(geometry.sides, SECTION_SIDES):
         if side.of:
-            layout[side.name.decode()] = place_of(number, partial(shapes_of_side, side.count))
+            width = documents if side.of == OF_DOCUMENT else length
+            shapes = partial(shapes_of_side, width, side.count)
+            layout[side.name.decode()] = place_of(number, shapes)
     return layout

@@ -50,6 +50,7 @@ RECORDS = {  # struct rp_row_info, struct rp_provenance, struct rp_row_plan
 }
 SECTION_ROOM = 16  # length of every array by section
 SECTION_SIDES, SIDES_MAX = 10, 6  # the sections of side columns
+OF_DOCUMENT = 3  # enum rp_side_of
 NEXT_BATCH, NEXT_EMPTY, NEXT_END = 1, 2, 3  # enum rp_next
 KNOWN_STEP, KNOWN_COST = 1, 2  # enum rp_known_sums
 

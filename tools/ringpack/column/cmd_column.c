@@ -32,7 +32,7 @@ struct arguments {
         const char *file;
     } column;
     const char *source;
-    bool bf16, replace, quiet;
+    bool bf16, replace, check, quiet;
 };
 
 /* One command on an open corpus. */
@@ -65,8 +65,10 @@ static int check(void *parsed)
     const struct arguments *arguments = parsed;
     if (!arguments->line.path && arguments->line.setting_count == 0)
         return rp_cmd_misuse("column", "expected -c CONFIG");
-    if (!arguments->column.name)
-        return rp_cmd_misuse("column", "expected --column NAME=FILE");
+    if (arguments->check == (arguments->column.name != NULL))
+        return rp_cmd_misuse("column", "expected --column NAME=FILE, or --check");
+    if (arguments->check)
+        return RP_EXIT_FINE;
     if (!rp_side_is_name(arguments->column.name))
         return rp_cmd_misuse("column",
                              "column `%.60s`: expected a small letter or `_`, then small letters, "
@@ -144,11 +146,12 @@ static int check_rows(const struct adding *adding, struct rp_error *error)
         rows += adding->files[i].rows;
     if (code < 0 || rows == expected)
         return code;
-    return rp_fail(error, -RP_E_MISMATCH,
-                   "give a row for each token of the token files, separators included, in the order "
-                   "of the shards; `ringpack inspect` has the numbers of tokens",
-                   "%s: expected %" PRIu64 " rows, as the source has tokens, found %" PRIu64,
-                   adding->arguments->column.file, expected, rows);
+    return rp_fail(
+        error, -RP_E_MISMATCH,
+        "give a row for each token of the token files, separators included, in the order "
+        "of the shards; `ringpack inspect` has the numbers of tokens",
+        "%s: expected %" PRIu64 " rows, as the source has tokens, found %" PRIu64,
+        adding->arguments->column.file, expected, rows);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -236,14 +239,33 @@ static int add(struct adding *adding, const glob_t *found, struct rp_error *erro
     return code;
 }
 
+/* Compare the columns of the config with their hashes. */
+static int check_columns(const struct arguments *arguments, const struct rp_config *config)
+{
+    struct rp_error error = {0};
+    struct rp_corpus *corpus = NULL;
+    int code = config->sides.count
+                   ? rp_stream_open_corpus(&corpus, config, false, &error)
+                   : rp_fail(&error, -RP_E_USAGE, "name them: `columns`, `label_columns`",
+                             "the config has no columns");
+    if (code == 0)
+        code = rp_sides_verify(rp_corpus_sides(corpus), &error);
+    if (code == 0 && !arguments->quiet)
+        printf("%u columns are as they were written\n", config->sides.count);
+    rp_corpus_close(corpus);
+    return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
+}
+
 static int run(void *parsed, const struct rp_config *config)
 {
+    if (((const struct arguments *)parsed)->check)
+        return check_columns(parsed, config);
     struct adding adding = {.arguments = parsed};
     struct rp_error error = {0};
     struct rp_corpus *corpus = NULL;
     struct rp_config plain = *config; /* its columns may be those that are to be made */
     glob_t found = {0};
-    plain.sides.count = plain.sides.label_count = 0;
+    plain.sides.count = 0;
     int status = glob(adding.arguments->column.file, GLOB_NOSORT, NULL, &found);
     int code = status == 0 ? 0
                            : rp_fail(&error, -ENOENT, NULL, "%s: no file has this name",
@@ -272,6 +294,8 @@ static const struct rp_option options[] = {
      .help = "the source of the tokens (default: the only one)"},
     {RP_FLAG("bf16", struct arguments, bf16), .help = "values of two bytes are bfloat16"},
     {RP_FLAG("replace", struct arguments, replace), .help = "replace a column of this name"},
+    {RP_FLAG("check", struct arguments, check),
+     .help = "compare the columns that the config names with their hashes, and write nothing"},
     {RP_FLAG("quiet", struct arguments, quiet), .letter = 'q', .help = "print nothing"},
     {0}};
 
@@ -279,10 +303,11 @@ int rp_cmd_column(int argc, char **argv)
 {
     static const struct rp_verb verb = {
         .name = "column",
-        .usage = "-c CONFIG --column NAME=FILE.npy",
-        .help = "Write a side column next to the shards of a source: a value for each token, such "
-                "as a loss weight, a log-probability, or the top-k of a teacher. The keys `columns` "
-                "and `label_columns` of a config bring it into batches.",
+        .usage = "-c CONFIG --column NAME=FILE.npy | --check",
+        .help =
+            "Write a side column next to the shards of a source: a value for each token, such "
+            "as a loss weight, a log-probability, or the top-k of a teacher. The keys `columns` "
+            "and `label_columns` of a config bring it into batches.",
         .notes =
             "A file has a row for each token of the token files, in the order of the shards: one "
             "dimension, or two with the values of a token in a row of at most 512 bytes. Tokens "

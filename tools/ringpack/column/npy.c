@@ -17,10 +17,10 @@ static const struct {
     const char *descr;
     uint32_t dtype, width;
 } types[] = {
-    {"|u1", RP_DTYPE_U8, 1},   {"|b1", RP_DTYPE_U8, 1},  {"|i1", RP_DTYPE_I8, 1},
-    {"<u2", RP_DTYPE_U16, 2},  {"<i2", RP_DTYPE_I16, 2}, {"<f2", RP_DTYPE_F16, 2},
-    {"<i4", RP_DTYPE_I32, 4},  {"<f4", RP_DTYPE_F32, 4}, {"<i8", RP_DTYPE_I64, 8},
-    {"<f8", RP_DTYPE_F64, 8},  {"<V2", RP_DTYPE_NONE, 2}, {"|V2", RP_DTYPE_NONE, 2},
+    {"|u1", RP_DTYPE_U8, 1},  {"|b1", RP_DTYPE_U8, 1},   {"|i1", RP_DTYPE_I8, 1},
+    {"<u2", RP_DTYPE_U16, 2}, {"<i2", RP_DTYPE_I16, 2},  {"<f2", RP_DTYPE_F16, 2},
+    {"<i4", RP_DTYPE_I32, 4}, {"<f4", RP_DTYPE_F32, 4},  {"<i8", RP_DTYPE_I64, 8},
+    {"<f8", RP_DTYPE_F64, 8}, {"<V2", RP_DTYPE_NONE, 2}, {"|V2", RP_DTYPE_NONE, 2},
 };
 
 static int fail_header(const char *path, const char *expected, const char *found,
