@@ -309,14 +309,15 @@ static void add_sides(struct rp_record_writer *writer, const struct rp_sides *si
     qsort(sorted, sides->all, sizeof sorted[0], compare_columns);
     for (uint32_t c = 0; c < sides->all; c++) {
         const struct rp_side_info *info = sorted[c];
-        char content[RP_HASH_HEX_BYTES];
-        rp_side_type_text(&info->type, type);
-        rp_contract_add_of_column(writer, info->name, "content", "%s",
-                                  rp_hash128_hex(info->content, content));
-        rp_contract_add_of_column(writer, info->name, "type", "%s%s", type,
-                                  info->of == RP_SIDE_OF_LABEL      ? ", label"
-                                  : info->of == RP_SIDE_OF_DOCUMENT ? ", document"
-                                                                    : "");
+        char content[RP_HASH_HEX_BYTES], field[RP_SIDE_NAME_BYTES + 20];
+        rp_sidefile_type_text(&info->type, type);
+        snprintf(field, sizeof field, "column[%s].content", info->name);
+        rp_contract_add(writer, field, "%s", rp_hash128_hex(info->content, content));
+        snprintf(field, sizeof field, "column[%s].type", info->name);
+        rp_contract_add(writer, field, "%s%s", type,
+                        info->of == RP_SIDE_OF_LABEL      ? ", label"
+                        : info->of == RP_SIDE_OF_DOCUMENT ? ", document"
+                                                          : "");
     }
     if (sides->all)
         rp_contract_add(writer, "columns", "%s", names);
@@ -348,6 +349,15 @@ int rp_stream_make_contract(char **text_out, struct rp_contract *contract_out,
     if (writer.out_of_memory)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for the contract of the run");
     return rp_contract_open(contract_out, writer.text, writer.bytes, error);
+}
+
+int rp_stream_check_columns(const struct rp_contract *had, const struct rp_contract *has,
+                            struct rp_error *error)
+{
+    static const struct rp_contract_sides sides = {RP_AT_RESUME, "the checkpoint", "this run", 0,
+                                                   0};
+    const struct rp_contract before = {has->stream, had->delivery}; /* the plan compares streams */
+    return rp_contract_compare(&before, has, &sides, error);
 }
 
 /* In version 2 each stage has a default of its own, in the calendar. The estimate of the cost is of

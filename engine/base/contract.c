@@ -87,15 +87,14 @@ static const struct rule *const unknown_rule = &rules[RP_ARRAY_COUNT(rules) - 1]
 #define NAME_BYTES (RP_RECORD_NAME_MAX + 1)
 #define RECORD "record[" /* the names of the records of version 2 begin with it */
 
-/* Set name to `source[].weight` for `source[0003].weight`, and return 3; so of a stage. UINT32_MAX
- * for a field of neither, such as `column[weight].content`, which becomes `column[].content`. */
+/* Set name to `source[].weight` for `source[0003].weight`, and return 3. UINT32_MAX without one. */
 static uint32_t without_number(const struct rp_field *field, char name[NAME_BYTES])
 {
     static const char source[] = "source[", stage[] = "stage[", column[] = "column[";
     uint32_t number = 0, at = sizeof source - 1;
     snprintf(name, NAME_BYTES, "%.*s", (int)field->name_bytes, field->name);
     char *end = strncmp(name, column, sizeof column - 1) == 0 ? strchr(name, ']') : NULL;
-    if (end)
+    if (end) /* column[weight].type is column[].type */
         memmove(name + sizeof column - 1, end, strlen(end) + 1);
     if (strncmp(name, stage, sizeof stage - 1) == 0)
         at = sizeof stage - 1;
@@ -124,10 +123,12 @@ unsigned rp_contract_may_differ(const char *name)
 
 /* ---- making and reading ---------------------------------------------------------------------- */
 
-static void add_line(struct rp_record_writer *writer, const char *rule_name, const char *name,
-                     const char *format, va_list arguments)
+static void add_line(struct rp_record_writer *writer, const char *name, const char *format,
+                     va_list arguments)
 {
-    char value[RP_RECORD_VALUE_MAX + 1];
+    char value[RP_RECORD_VALUE_MAX + 1], rule_name[NAME_BYTES];
+    const struct rp_field field = {.name = name, .name_bytes = (uint32_t)strlen(name)};
+    (void)without_number(&field, rule_name);
     const struct rule *rule = find_rule(rule_name);
     RP_ASSERT(rule != unknown_rule);
     vsnprintf(value, sizeof value, format, arguments);
@@ -138,7 +139,7 @@ void rp_contract_add(struct rp_record_writer *writer, const char *name, const ch
 {
     va_list arguments;
     va_start(arguments, format);
-    add_line(writer, name, name, format, arguments);
+    add_line(writer, name, format, arguments);
     va_end(arguments);
 }
 
@@ -146,10 +147,9 @@ void rp_contract_add(struct rp_record_writer *writer, const char *name, const ch
 static void add_entry(struct rp_record_writer *writer, const char *list, uint32_t number,
                       const char *name, const char *format, va_list arguments)
 {
-    char rule_name[NAME_BYTES], full_name[NAME_BYTES];
-    snprintf(rule_name, sizeof rule_name, "%s[].%s", list, name);
+    char full_name[NAME_BYTES];
     snprintf(full_name, sizeof full_name, "%s[%04u].%s", list, number, name);
-    add_line(writer, rule_name, full_name, format, arguments);
+    add_line(writer, full_name, format, arguments);
 }
 
 void rp_contract_add_of_source(struct rp_record_writer *writer, uint32_t source, const char *name,
@@ -158,18 +158,6 @@ void rp_contract_add_of_source(struct rp_record_writer *writer, uint32_t source,
     va_list arguments;
     va_start(arguments, format);
     add_entry(writer, "source", source, name, format, arguments);
-    va_end(arguments);
-}
-
-void rp_contract_add_of_column(struct rp_record_writer *writer, const char *column,
-                               const char *name, const char *format, ...)
-{
-    char rule_name[NAME_BYTES], full_name[NAME_BYTES];
-    va_list arguments;
-    va_start(arguments, format);
-    snprintf(rule_name, sizeof rule_name, "column[].%s", name);
-    snprintf(full_name, sizeof full_name, "column[%s].%s", column, name);
-    add_line(writer, rule_name, full_name, format, arguments);
     va_end(arguments);
 }
 

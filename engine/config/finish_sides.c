@@ -19,7 +19,7 @@ static int add_name(struct rp_config *config, enum rp_key_index key, const char 
                     struct rp_error *error)
 {
     struct rp_config_sides *sides = &config->sides;
-    if (!rp_side_is_name(name))
+    if (!rp_sidefile_is_name(name))
         return fail(config, key, NULL, error,
                     "expected a small letter or `_`, then small letters, digits or `_`, at most 31 "
                     "bytes, and no name of a section or of a profile's field; found `%.60s`",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* corpus_struct.h — a corpus and its sources. Private to corpus.c (queries), corpus_open.c (opens
- * shards or a corpus index), columns.c, listed.c (shards of a corpus index), prefix.c, eos.c and
- * range.c.
+ * shards or a corpus index), columns.c, listed.c (shards of a corpus index), prefix.c, eos.c,
+ * range.c and sides.c.
  *
  * Invariants: shards are numbered over the whole corpus, in the order of the sources and of their
  * lists, and so are segments. Document d of a source is in the segment g with first[g] <= d <

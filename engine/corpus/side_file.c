@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/dtype.h"
 #include "base/mem.h"
 #include "base/stop.h"
 #include "base/text.h"
-#include "shm/layout.h"
 
 #define VERSION 1u
 static const uint8_t magic[8] = {0x89, 'R', 'P', 'C', 0x0d, 0x0a, 0x1a, 0x0a};
@@ -38,15 +38,15 @@ static const char *const dtype_names[] = {
     [RP_DTYPE_F64] = "f64", [RP_DTYPE_U8] = "u8",   [RP_DTYPE_I8] = "i8",
     [RP_DTYPE_I16] = "i16"};
 
-const char *rp_side_dtype_name(uint32_t dtype)
+const char *rp_sidefile_dtype_name(uint32_t dtype)
 {
     const char *name = dtype < RP_ARRAY_COUNT(dtype_names) ? dtype_names[dtype] : NULL;
     return name ? name : "unknown";
 }
 
-void rp_side_type_text(const struct rp_side_type *type, char text[RP_SIDE_TYPE_BYTES])
+void rp_sidefile_type_text(const struct rp_side_type *type, char text[RP_SIDE_TYPE_BYTES])
 {
-    int used = snprintf(text, RP_SIDE_TYPE_BYTES, "%s", rp_side_dtype_name(type->dtype));
+    int used = snprintf(text, RP_SIDE_TYPE_BYTES, "%s", rp_sidefile_dtype_name(type->dtype));
     if (type->count != 1)
         snprintf(text + used, RP_SIDE_TYPE_BYTES - (size_t)used, "x%" PRIu32, type->count);
 }
@@ -57,7 +57,7 @@ static const char *const taken[] = {"rows",         "doc_lens",    "input_ids", 
                                     "provenance",   "row_plans",   "attention_mask", "max_seqlen",
                                     "tokens",       "inputs",      "targets",        "next"};
 
-bool rp_side_is_name(const char *name)
+bool rp_sidefile_is_name(const char *name)
 {
     size_t length = strlen(name);
     bool is_name = length > 0 && length < RP_SIDE_NAME_BYTES && !(name[0] >= '0' && name[0] <= '9');
@@ -74,7 +74,7 @@ static bool is_type(const struct rp_side_type *type)
            type->bytes == type->count * rp_dtype_bytes(type->dtype);
 }
 
-char *rp_side_file_path(const char *token_path, const char *name)
+char *rp_sidefile_path(const char *token_path, const char *name)
 {
     size_t stem = strlen(token_path) - (rp_text_has_suffix(token_path, ".bin") ? 4 : 0);
     return rp_asprintf("%.*s.%s.col", (int)stem, token_path, name);
@@ -136,10 +136,10 @@ static int open_file(struct rp_side_file *file, int fd, uint64_t bytes, struct r
     return code;
 }
 
-int rp_side_file_open(struct rp_side_file *file, const char *token_path, const char *name,
-                      struct rp_error *error)
+int rp_sidefile_open(struct rp_side_file *file, const char *token_path, const char *name,
+                     struct rp_error *error)
 {
-    *file = (struct rp_side_file){.path = rp_side_file_path(token_path, name)};
+    *file = (struct rp_side_file){.path = rp_sidefile_path(token_path, name)};
     uint64_t bytes = 0;
     if (!file->path)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", token_path);
@@ -153,14 +153,14 @@ int rp_side_file_open(struct rp_side_file *file, const char *token_path, const c
     return code;
 }
 
-void rp_side_file_close(struct rp_side_file *file)
+void rp_sidefile_close(struct rp_side_file *file)
 {
     rp_map_close(&file->map);
     free(file->path);
     *file = (struct rp_side_file){.path = NULL};
 }
 
-int rp_side_file_verify(const struct rp_side_file *file, struct rp_error *error)
+int rp_sidefile_verify(const struct rp_side_file *file, struct rp_error *error)
 {
     const struct rp_shard *shard = &file->shard;
     size_t list_bytes = (size_t)shard->block_count * sizeof(uint64_t);
@@ -182,8 +182,8 @@ int rp_side_file_verify(const struct rp_side_file *file, struct rp_error *error)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-int rp_side_writer_open(struct rp_side_writer *writer, const char *path,
-                        const struct rp_side_type *type, struct rp_error *error)
+int rp_sidefile_begin(struct rp_side_writer *writer, const char *path,
+                      const struct rp_side_type *type, struct rp_error *error)
 {
     *writer = (struct rp_side_writer){.file.fd = -1, .type = *type};
     RP_ASSERT(is_type(type));
@@ -217,8 +217,8 @@ static int flush_block(struct rp_side_writer *writer, struct rp_error *error)
     return rp_file_write(writer->file.fd, writer->file.path, writer->block, RP_BLOCK_BYTES, error);
 }
 
-int rp_side_writer_add(struct rp_side_writer *writer, const void *data, size_t bytes,
-                       struct rp_error *error)
+int rp_sidefile_add(struct rp_side_writer *writer, const void *data, size_t bytes,
+                    struct rp_error *error)
 {
     int code = 0;
     for (size_t at = 0; at < bytes && code == 0;) {
@@ -248,7 +248,7 @@ static void make_header(const struct rp_side_writer *writer, uint8_t header[RP_B
     rp_hash128_store(header + AT_CHECK, rp_hash128(header, AT_CHECK));
 }
 
-int rp_side_writer_finish(struct rp_side_writer *writer, struct rp_error *error)
+int rp_sidefile_finish(struct rp_side_writer *writer, struct rp_error *error)
 {
     const char *path = writer->file.path;
     size_t rest = writer->bytes % RP_BLOCK_BYTES;
@@ -268,7 +268,7 @@ int rp_side_writer_finish(struct rp_side_writer *writer, struct rp_error *error)
     return code < 0 ? code : rp_new_file_publish(&writer->file, error);
 }
 
-void rp_side_writer_close(struct rp_side_writer *writer)
+void rp_sidefile_discard(struct rp_side_writer *writer)
 {
     rp_new_file_discard(&writer->file);
     free(writer->block);

@@ -34,12 +34,12 @@ struct rp_side_type {
 };
 /** "f32", "i32x64". */
 #define RP_SIDE_TYPE_BYTES 24u
-void rp_side_type_text(const struct rp_side_type *type, char text[RP_SIDE_TYPE_BYTES]);
-const char *rp_side_dtype_name(uint32_t dtype);
+void rp_sidefile_type_text(const struct rp_side_type *type, char text[RP_SIDE_TYPE_BYTES]);
+const char *rp_sidefile_dtype_name(uint32_t dtype);
 
 /** Whether a text can name a column: a small letter or `_`, then small letters, digits or `_`, at
  * most 31 bytes; not the name of a section or of a field that a profile gives. */
-bool rp_side_is_name(const char *name);
+bool rp_sidefile_is_name(const char *name);
 
 struct rp_side_file {
     char *path;
@@ -51,13 +51,13 @@ struct rp_side_file {
 };
 
 /** The name of the file of a shard; the caller frees it. NULL when out of memory. */
-char *rp_side_file_path(const char *token_path, const char *name);
+char *rp_sidefile_path(const char *token_path, const char *name);
 /** Open and check the header and the size; the entries are checked where they are read. */
-RP_MUST_CHECK int rp_side_file_open(struct rp_side_file *file, const char *token_path,
-                                    const char *name, struct rp_error *error);
-void rp_side_file_close(struct rp_side_file *file);
+RP_MUST_CHECK int rp_sidefile_open(struct rp_side_file *file, const char *token_path,
+                                   const char *name, struct rp_error *error);
+void rp_sidefile_close(struct rp_side_file *file);
 /** Compare every block with its hash, and the hashes with the header. -RP_E_CORRUPT. */
-RP_MUST_CHECK int rp_side_file_verify(const struct rp_side_file *file, struct rp_error *error);
+RP_MUST_CHECK int rp_sidefile_verify(const struct rp_side_file *file, struct rp_error *error);
 
 struct rp_side_writer {
     struct rp_new_file file;
@@ -67,13 +67,13 @@ struct rp_side_writer {
     uint64_t bytes, block_count, capacity; /* written so far; hashes */
 };
 /** Begin a file that will replace `path`. */
-RP_MUST_CHECK int rp_side_writer_open(struct rp_side_writer *writer, const char *path,
-                                      const struct rp_side_type *type, struct rp_error *error);
+RP_MUST_CHECK int rp_sidefile_begin(struct rp_side_writer *writer, const char *path,
+                                    const struct rp_side_type *type, struct rp_error *error);
 /** More entries, whole or in part. */
-RP_MUST_CHECK int rp_side_writer_add(struct rp_side_writer *writer, const void *data, size_t bytes,
-                                     struct rp_error *error);
+RP_MUST_CHECK int rp_sidefile_add(struct rp_side_writer *writer, const void *data, size_t bytes,
+                                  struct rp_error *error);
 /** Everything is in the file, which is published. Close the writer in any case. */
-RP_MUST_CHECK int rp_side_writer_finish(struct rp_side_writer *writer, struct rp_error *error);
-void rp_side_writer_close(struct rp_side_writer *writer);
+RP_MUST_CHECK int rp_sidefile_finish(struct rp_side_writer *writer, struct rp_error *error);
+void rp_sidefile_discard(struct rp_side_writer *writer);
 
 #endif

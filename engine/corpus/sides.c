@@ -26,7 +26,7 @@ const struct rp_sides *rp_corpus_sides(const struct rp_corpus *corpus)
 /* The columns of a shard that are there, for a message. */
 static void list_columns(const char *token_path, char *text, size_t bytes)
 {
-    char *pattern = rp_side_file_path(token_path, "*"), *folder = rp_path_directory(token_path);
+    char *pattern = rp_sidefile_path(token_path, "*"), *folder = rp_path_directory(token_path);
     const char *slash = pattern ? strrchr(pattern, '/') : NULL, *base = slash ? slash + 1 : pattern;
     size_t stem = base ? strlen(base) - strlen("*.col") : 0, used = 0;
     DIR *directory = folder && base ? opendir(folder) : NULL;
@@ -120,8 +120,8 @@ static int take_type(struct rp_side_info *info, const struct rp_side_file *file,
     info->bytes += file->shard.bytes;
     if (memcmp(&info->type, &file->type, sizeof info->type) == 0)
         return 0;
-    rp_side_type_text(&info->type, expected);
-    rp_side_type_text(&file->type, found);
+    rp_sidefile_type_text(&info->type, expected);
+    rp_sidefile_type_text(&file->type, found);
     return rp_fail(error, -RP_E_MISMATCH, "make the columns of all shards with one type",
                    "%s: expected %s, as in %s, found %s", file->path, expected, first->path, found);
 }
@@ -138,7 +138,7 @@ static int open_column(struct rp_sides *sides, const struct rp_corpus *corpus, u
         const struct rp_shard *shard = rp_corpus_shard(corpus, i);
         code = find_token_offset(corpus, i, info->name, &sides->token_offset[i], error);
         if (code == 0)
-            code = rp_side_file_open(&files[i], shard->path, info->name, error);
+            code = rp_sidefile_open(&files[i], shard->path, info->name, error);
         if (code < 0 && files[i].path && access(files[i].path, F_OK) != 0 && errno == ENOENT)
             return fail_missing(shard, info->name, error);
         files[i].shard.source = shard->source;
@@ -217,7 +217,7 @@ int rp_sides_open(struct rp_sides *sides, const struct rp_corpus *corpus,
 void rp_sides_close(struct rp_sides *sides)
 {
     for (size_t i = 0; sides->files && i < (size_t)sides->count * sides->shards; i++)
-        rp_side_file_close(&sides->files[i]);
+        rp_sidefile_close(&sides->files[i]);
     for (size_t i = 0; sides->numbers && i < (size_t)(sides->all - sides->count) * sides->sources;
          i++)
         rp_column_close(sides->numbers[i]);
@@ -278,6 +278,6 @@ int rp_sides_verify(const struct rp_sides *sides, struct rp_error *error)
 {
     int code = 0;
     for (size_t i = 0; i < (size_t)sides->count * sides->shards && code == 0; i++)
-        code = rp_side_file_verify(&sides->files[i], error);
+        code = rp_sidefile_verify(&sides->files[i], error);
     return code;
 }

@@ -16,20 +16,19 @@ struct rp_side_info {
     struct rp_side_type type;
     enum rp_side_of of;
     uint64_t bytes;            /* of all of its files */
-    struct rp_hash128 content; /* over those of its files, in the order of the shards */
+    struct rp_hash128 content; /* over its files, in the order of the shards */
 };
 
 struct rp_sides {
-    uint32_t count,
-        all; /* columns of tokens, which have files; and those of documents after them */
+    uint32_t count, all; /* columns of tokens, which have files; with the columns of documents */
     uint32_t shards, sources;
     struct rp_side_info columns[RP_SIDES_MAX];
     struct rp_side_file *files; /* [count * shards] */
     uint64_t *token_offset;     /* [shards]: byte of the first token in the token file */
-    struct rp_column **numbers; /* [(all - count) * sources]: those of documents, in the index */
+    struct rp_column **numbers; /* [(all - count) * sources]: columns of documents, in the index */
 };
 
-/* Which columns are wanted; those of documents come last. */
+/* Which columns are wanted; columns of documents come last. */
 struct rp_sides_spec {
     const char *const *names;
     const uint32_t *of; /* enum rp_side_of */
@@ -37,7 +36,7 @@ struct rp_sides_spec {
 };
 
 /** Open the columns of every shard of a corpus that is open. Refuses by name: a shard without one,
- * another length, another type than that of other shards, formats whose tokens are not one run. */
+ * another length, another type than other shards have, formats whose tokens are not one run. */
 RP_MUST_CHECK int rp_sides_open(struct rp_sides *sides, const struct rp_corpus *corpus,
                                 const struct rp_sides_spec *spec, struct rp_error *error);
 void rp_sides_close(struct rp_sides *sides);
@@ -49,7 +48,7 @@ RP_MUST_CHECK int rp_sides_count_entries(const struct rp_corpus *corpus, uint32_
 
 /** The columns of the corpus; `count` may be 0. */
 const struct rp_sides *rp_corpus_sides(const struct rp_corpus *corpus);
-/** Where the entries of a document are in the file of column c: `extent` is that of its tokens. */
+/** Where the entries of a document are in the file of column c: `extent` has its tokens. */
 RP_MUST_CHECK int rp_sides_extent(const struct rp_corpus *corpus, uint32_t c,
                                   const struct rp_extent *extent, struct rp_extent *out,
                                   struct rp_error *error);

@@ -309,6 +309,7 @@ int rp_files_explain(const struct rp_files *files, uint32_t shard, uint64_t offs
                      const uint8_t *data, uint64_t bytes, struct rp_error *error)
 {
     const struct rp_shard *info = rp_corpus_shard(files->corpus, shard);
+    const char *where = info->is_listed ? "the index" : "its sidecar";
     for (uint64_t at = 0; at < bytes; at += RP_BLOCK_BYTES) {
         uint64_t block = (offset + at) / RP_BLOCK_BYTES, length = block_bytes(at, bytes);
         uint64_t expected = info->block_hashes[block], found = rp_hash64(data + at, length);
@@ -319,9 +320,7 @@ int rp_files_explain(const struct rp_files *files, uint32_t shard, uint64_t offs
             return code;
         return rp_fail(
             error, -RP_E_CORRUPT,
-            info->is_side
-                ? "the file changed or its disk is failing: restore it, or make it again with "
-                  "`ringpack column` if the change was meant"
+            info->is_side ? "restore it, or make it again with `ringpack column`"
             : info->is_listed && info->url
                 ? "the store returned other bytes than were indexed: restore the object, or, if "
                   "the change was meant, run `ringpack index --index-dir DIR` on its URL, and "
@@ -335,16 +334,12 @@ int rp_files_explain(const struct rp_files *files, uint32_t shard, uint64_t offs
             "%s: block %" PRIu64 " (bytes %" PRIu64 " to %" PRIu64 ") differs from %s: expected "
             "hash %016" PRIx64 ", found %016" PRIx64,
             info->path, block, offset + at, offset + at + length,
-            info->is_side     ? "its hash"
-            : info->is_listed ? "the index"
-                              : "its sidecar",
-            expected, found);
+            info->is_side ? "its hash" : where, expected, found);
     }
     return rp_fail(error, -RP_E_CHANGED, "restore both and restart; what was delivered is valid",
                    "%s: bytes %" PRIu64 " to %" PRIu64 " changed while they were in use, and %s "
                    "with them",
-                   info->path, offset, offset + bytes,
-                   info->is_listed ? "the index" : "its sidecar");
+                   info->path, offset, offset + bytes, where);
 }
 
 int rp_files_verify(const struct rp_files *files, uint32_t shard, uint64_t offset,

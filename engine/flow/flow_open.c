@@ -64,7 +64,7 @@ static int open_verified(struct rp_flow *flow, struct rp_error *error)
     flow->verified = rp_calloc(o->packers, sizeof *flow->verified);
     int code = flow->verified ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for packers");
     for (uint32_t i = 0; i < o->packers && code >= 0; i++)
-        code = rp_verified_open(&flow->verified[i], rp_side_reads_part_bytes(o), error);
+        code = rp_verified_open(&flow->verified[i], rp_sidereads_part_bytes(o), error);
     return code;
 }
 
@@ -77,7 +77,7 @@ static uint64_t states_of_a_step(const struct rp_flow_options *o)
 
 static struct rp_arena_sizes choose_sizes(const struct rp_flow_options *o, bool is_mapped)
 {
-    uint64_t least = rp_align_up(TRANSFERS_MIN * rp_side_reads_transfer_bytes(o), RP_BLOCK_BYTES);
+    uint64_t least = rp_align_up(TRANSFERS_MIN * rp_sidereads_transfer_bytes(o), RP_BLOCK_BYTES);
     uint64_t most = rp_align_up(rp_max_u64(o->prefetch_bytes, least), RP_BLOCK_BYTES);
     /* mapped tokens stay in place: only contents of a checkpoint are copied into the data */
     struct rp_arena_sizes sizes = {.ring_count = o->rank_count,
@@ -106,7 +106,7 @@ uint64_t rp_flow_memory_bytes(const struct rp_flow_options *options, bool is_map
 {
     const struct rp_arena_sizes sizes = choose_sizes(options, is_mapped);
     uint64_t of_packer = options->verify_blocks
-                             ? rp_verified_bytes(rp_side_reads_part_bytes(options))
+                             ? rp_verified_bytes(rp_sidereads_part_bytes(options))
                              : 0;
     return options->packers * of_packer + rp_arena_bytes(&sizes);
 }

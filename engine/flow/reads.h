@@ -68,11 +68,6 @@ enum rp_reads_place { RP_READS_FULL, RP_READS_PLACED };
 RP_MUST_CHECK int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_transfer *transfer,
                                  struct rp_error *error);
 
-/** Place the bytes of a transfer that are at an extent of one file: rp_reads_place after masks, and
- * for side columns. FULL if the ticket has no room. */
-RP_MUST_CHECK int rp_reads_place_shard(struct rp_reads *reads, const struct rp_extent *extent,
-                                       struct rp_transfer *transfer, struct rp_error *error);
-
 enum rp_reads_block { RP_READS_NO_BLOCK, RP_READS_BLOCK, RP_READS_BLOCK_WAITS };
 /** The next block that is due. BLOCK: its place is taken for ticket `number`, which has to be
  * filled with rp_reads_fill_block next. WAITS: the next rows want it, and there is no room before

@@ -71,7 +71,7 @@ static void take_part(struct rp_reads *reads, const struct due *due)
         rp_block_reads_take(&reads->block_reads);
 }
 
-/* The runs of the tokens become those of the column whose turn it is. False: its entries are long
+/* Turn the runs of the tokens into runs of the column that comes next. False: its entries are long
  * enough to be read for each document. */
 static bool take_side(const struct rp_reads *reads, struct rp_block_read *block_read)
 {

@@ -32,4 +32,13 @@ static inline bool goes_past_cache(const struct rp_reads *reads, const struct rp
     return way == RP_READ_DIRECT && !file->o_direct && rp_files_need_direct(reads->files, shard);
 }
 
+/** Find a place for the range in the ticket. False when it is full. */
+bool rp_reads_place_range(struct rp_reads *reads, const struct rp_file_range *range,
+                          uint64_t *data_offset);
+
+/** Place the bytes of a transfer that are at an extent of one file. FULL: the ticket has no room.
+ */
+RP_MUST_CHECK int rp_reads_place_shard(struct rp_reads *reads, const struct rp_extent *extent,
+                                       struct rp_transfer *transfer, struct rp_error *error);
+
 #endif

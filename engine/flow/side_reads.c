@@ -4,13 +4,14 @@
 
 #include "base/bits.h"
 #include "corpus/sides.h"
+#include "flow/reads_private.h"
 
 /* The most by which a range grows when it is rounded out at both ends, and placed. */
 #define SLACK_BYTES (3 * (uint64_t)RP_BLOCK_BYTES)
 /* As TICKET_DATA_BYTES in reads.c, of a ticket that has a transfer. */
 #define TICKET_BYTES (256u << 10)
 
-uint64_t rp_side_reads_part_bytes(const struct rp_flow_options *options)
+uint64_t rp_sidereads_part_bytes(const struct rp_flow_options *options)
 {
     const struct rp_sides *sides = rp_corpus_sides(options->corpus);
     uint64_t widest = sizeof(uint64_t), more = sides->count ? 1 : 0;
@@ -19,18 +20,13 @@ uint64_t rp_side_reads_part_bytes(const struct rp_flow_options *options)
     return (options->seq_len + more) * widest + 2 * RP_BLOCK_BYTES;
 }
 
-uint64_t rp_side_reads_transfer_bytes(const struct rp_flow_options *options)
+uint64_t rp_sidereads_transfer_bytes(const struct rp_flow_options *options)
 {
     const struct rp_sides *sides = rp_corpus_sides(options->corpus);
     uint64_t bytes = (uint64_t)options->seq_len * sizeof(uint64_t) + 2 * RP_BLOCK_BYTES;
     for (uint32_t c = 0; c < sides->count; c++)
         bytes += (options->seq_len + 1ull) * sides->columns[c].type.bytes;
     return bytes + (sides->count ? (1 + sides->count) * SLACK_BYTES : 0);
-}
-
-static uint64_t retired(const struct rp_reads *reads)
-{
-    return rp_a64_load_acquire(&reads->arena->words->retired);
 }
 
 /* Open the file, for as long as the ticket uses it. */
@@ -70,8 +66,8 @@ static bool has_room(struct rp_reads *reads, const struct rp_transfer *transfer)
     return rp_data_ring_has_room(&reads->data_ring, bytes, RP_BLOCK_BYTES, retired(reads));
 }
 
-int rp_side_reads_place(struct rp_reads *reads, const struct rp_transfer *transfer,
-                        const struct rp_extent *extent, bool has_contents, struct rp_error *error)
+int rp_sidereads_place(struct rp_reads *reads, const struct rp_transfer *transfer,
+                       const struct rp_extent *extent, bool has_contents, struct rp_error *error)
 {
     const struct rp_corpus *corpus = reads->options->corpus;
     const struct rp_sides *sides = rp_corpus_sides(corpus);
@@ -102,8 +98,8 @@ int rp_side_reads_place(struct rp_reads *reads, const struct rp_transfer *transf
     return RP_READS_PLACED;
 }
 
-int rp_side_reads_numbers(struct rp_reads *reads, const struct rp_transfer *transfer,
-                          struct rp_error *error)
+int rp_sidereads_numbers(struct rp_reads *reads, const struct rp_transfer *transfer,
+                         struct rp_error *error)
 {
     const struct rp_corpus *corpus = reads->options->corpus;
     const struct rp_sides *sides = rp_corpus_sides(corpus);

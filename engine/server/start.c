@@ -115,19 +115,6 @@ static void tell_changes(const struct rp_stream *stream, const struct rp_checkpo
                  : "its sampled fingerprint: it is not indexed on both sides");
 }
 
-/* A column of the same name must have the values that it had. Columns may come and go. */
-static int check_columns(const struct rp_stream *stream, const struct rp_checkpoint *checkpoint,
-                         struct rp_error *error)
-{
-    const struct rp_contract_sides sides = {RP_AT_RESUME, "the checkpoint", "this run",
-                                            stream->config->weight_unit, 0};
-    struct rp_contract had;
-    if (stream->config->sides.count == 0 || !contract_of(checkpoint, &had))
-        return 0;
-    had.stream = stream->contract.stream; /* the plan has compared it */
-    return rp_contract_compare(&had, &stream->contract, &sides, error);
-}
-
 /* The tokens stay where they are, so the engine keeps the checkpoint as long as its contents. */
 static int load_contents(struct rp_stream *stream, const struct rp_checkpoint *checkpoint,
                          struct rp_error *error)
@@ -373,10 +360,9 @@ static int save_start_state(struct rp_stream *stream, struct rp_error *error)
 static bool has_same_rows(const struct rp_stream *stream, const struct rp_checkpoint *checkpoint)
 {
     struct rp_contract had;
-    if (rp_plan_version(stream->plan) == 1 || RP_DEFECT(keep_grown_contents))
-        return true;
-    return contract_of(checkpoint, &had) &&
-           rp_hash128_equal(rp_record_hash(&had.stream), stream->identity);
+    return rp_plan_version(stream->plan) == 1 || RP_DEFECT(keep_grown_contents) ||
+           (contract_of(checkpoint, &had) &&
+            rp_hash128_equal(rp_record_hash(&had.stream), stream->identity));
 }
 
 /* A selection, limits or skips may leave a new stream of version 2 without a row. Moves the probe,
@@ -406,6 +392,7 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
 {
     struct rp_stream *stream = &engine->stream;
     struct rp_records_ahead ahead = {NULL, 0};
+    struct rp_contract had;
     bool reweighted = false;
     int code = save_zero_state(stream, error);
     if (code >= 0)
@@ -423,8 +410,8 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
         code = save_start_state(stream, error);
     if (code >= 0)
         code = check_first_row(stream, error);
-    if (code >= 0)
-        code = check_columns(stream, checkpoint, error);
+    if (code >= 0 && contract_of(checkpoint, &had))
+        code = rp_stream_check_columns(&had, &stream->contract, error);
     engine->saving.started_reweighted = reweighted;
     if (code >= 0 && checkpoint) {
         engine->saving.started_from = strdup(rp_checkpoint_path(checkpoint));

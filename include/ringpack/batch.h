@@ -64,7 +64,7 @@ enum rp_section {
     RP_SECTION_ROW_PLANS = 9,
     RP_SECTION_COUNT = 10, /* number of sections in this header */
     /* RP_SECTION_SIDES + c: side column c of the geometry, [rows][seq_len][count]: the entry of
-     * each token, or that of the token that is its label; zeros on padding, on inserted tokens, and
+     * each token, or of the token that is its label; zeros on padding, on inserted tokens, and
      * where a token has no label of its fragment. Or [rows][D]: a number of each document */
     RP_SECTION_SIDES = 10,
 };

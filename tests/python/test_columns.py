@@ -135,9 +135,10 @@ def annotated(program, folder, corpus, config):
 
 
 @pytest.mark.parametrize("keys", [VERSION_1, {"align": 4, "packer_processes": True, "bos_id": 7}])
-def test_numbers_of_documents_come_with_their_fragments(corpus, columns, program, tmp_path, keys):
+def test_numbers_of_documents_come_with_them(corpus, columns, program, tmp_path, keys):
     """From the index of the corpus, next to a column of tokens; also after a resume."""
-    keys = {**keys, "columns": ["weight"], "label_columns": [], "checkpoint_dir": str(tmp_path / "kept")}
+    keys = {**keys, "columns": ["weight"], "label_columns": []}
+    keys["checkpoint_dir"] = str(tmp_path / "kept")
     config, numbers = annotated(program, tmp_path, corpus, config_of(corpus, **keys))
     config["document_columns"] = ["language", "score"]
 
@@ -235,10 +236,8 @@ def test_identity_has_columns_only_where_they_are_used(corpus, columns, program,
     def contract(**more):
         path = tmp_path / "c.yaml"
         path.write_text(json.dumps(config_of(corpus, **more)))
-        done = subprocess.run(
-            [program, "config", "contract", "-c", str(path)], capture_output=True, text=True, check=True
-        )
-        return done.stdout
+        command = [program, "config", "contract", "-c", str(path)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     plain, used = contract(columns=[], label_columns=[]), contract()
     assert "column" not in plain

@@ -17,23 +17,22 @@ static void put_column(void)
     uint64_t entries[ENTRIES];
     for (uint32_t i = 0; i < ENTRIES; i++)
         entries[i] = i * 0x9e3779b97f4a7c15u;
-    assert_int_equal(rp_side_writer_open(&writer, PATH, &type, &error), 0);
+    assert_int_equal(rp_sidefile_begin(&writer, PATH, &type, &error), 0);
     for (size_t at = 0, some = 1; at < sizeof entries; at += some, some = 3 * some + 1) {
         some = at + some > sizeof entries ? sizeof entries - at : some;
-        assert_int_equal(rp_side_writer_add(&writer, (const uint8_t *)entries + at, some, &error),
-                         0);
+        assert_int_equal(rp_sidefile_add(&writer, (const uint8_t *)entries + at, some, &error), 0);
     }
-    assert_int_equal(rp_side_writer_finish(&writer, &error), 0);
-    rp_side_writer_close(&writer);
+    assert_int_equal(rp_sidefile_finish(&writer, &error), 0);
+    rp_sidefile_discard(&writer);
 }
 
 /* 0, or the code of the first check that failed. */
 static int examine(struct rp_error *error)
 {
     struct rp_side_file file;
-    int code = rp_side_file_open(&file, "m.bin", "weight", error);
-    code = code < 0 ? code : rp_side_file_verify(&file, error);
-    rp_side_file_close(&file);
+    int code = rp_sidefile_open(&file, "m.bin", "weight", error);
+    code = code < 0 ? code : rp_sidefile_verify(&file, error);
+    rp_sidefile_close(&file);
     return code;
 }
 
@@ -44,18 +43,18 @@ static void what_was_written_is_read(void **state)
     struct rp_side_file file;
     char text[RP_SIDE_TYPE_BYTES];
     put_column();
-    assert_int_equal(rp_side_file_open(&file, "m.bin", "weight", &error), 0);
+    assert_int_equal(rp_sidefile_open(&file, "m.bin", "weight", &error), 0);
     assert_int_equal(file.entries, ENTRIES);
     assert_memory_equal(&file.type, &type, sizeof type);
-    rp_side_type_text(&file.type, text);
+    rp_sidefile_type_text(&file.type, text);
     assert_string_equal(text, "f32x2");
     uint64_t last;
     memcpy(&last, file.map.data + RP_SIDE_DATA_OFFSET + 8 * (ENTRIES - 1), sizeof last);
     assert_int_equal(last, (ENTRIES - 1) * 0x9e3779b97f4a7c15u);
     assert_int_equal(file.shard.block_count, 7);
     assert_int_equal(file.shard.bytes, 7 * 4096);
-    assert_int_equal(rp_side_file_verify(&file, &error), 0);
-    rp_side_file_close(&file);
+    assert_int_equal(rp_sidefile_verify(&file, &error), 0);
+    rp_sidefile_close(&file);
 }
 
 static void every_change_is_noticed(void **state)
@@ -96,9 +95,9 @@ static void names_are_those_of_fields(void **state)
     static const char *const bad[] = {
         "", "9a", "Weight", "a-b", "labels", "cu_seqlens", "a123456789012345678901234567890123"};
     for (size_t i = 0; i < RP_ARRAY_COUNT(good); i++)
-        assert_true(rp_side_is_name(good[i]));
+        assert_true(rp_sidefile_is_name(good[i]));
     for (size_t i = 0; i < RP_ARRAY_COUNT(bad); i++)
-        assert_false(rp_side_is_name(bad[i]));
+        assert_false(rp_sidefile_is_name(bad[i]));
 }
 
 int main(void)

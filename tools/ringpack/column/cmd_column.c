@@ -69,7 +69,7 @@ static int check(void *parsed)
         return rp_cmd_misuse("column", "expected --column NAME=FILE, or --check");
     if (arguments->check)
         return RP_EXIT_FINE;
-    if (!rp_side_is_name(arguments->column.name))
+    if (!rp_sidefile_is_name(arguments->column.name))
         return rp_cmd_misuse("column",
                              "column `%.60s`: expected a small letter or `_`, then small letters, "
                              "digits or `_`, at most 31 bytes, and no name of a section or of a "
@@ -115,8 +115,8 @@ static int open_files(struct adding *adding, const glob_t *found, struct rp_erro
         code = rp_npy_open(npy, found->gl_pathv[i], adding->arguments->bf16, error);
         if (code < 0 || memcmp(&npy->type, &adding->files[0].type, sizeof npy->type) == 0)
             continue;
-        rp_side_type_text(&adding->files[0].type, expected);
-        rp_side_type_text(&npy->type, has);
+        rp_sidefile_type_text(&adding->files[0].type, expected);
+        rp_sidefile_type_text(&npy->type, has);
         code = rp_fail(error, -RP_E_MISMATCH, "save all of them with one dtype and one width",
                        "%s: expected %s, as in %s, found %s", npy->path, expected,
                        adding->files[0].path, has);
@@ -169,7 +169,7 @@ static int copy_rows(struct adding *adding, struct rp_side_writer *writer, uint6
             code = rp_file_read_at(npy->fd, npy->path, adding->buffer, (size_t)some * width,
                                    npy->at + adding->row * width, error);
         if (code == 0)
-            code = rp_side_writer_add(writer, adding->buffer, (size_t)some * width, error);
+            code = rp_sidefile_add(writer, adding->buffer, (size_t)some * width, error);
         rows -= some;
         adding->row += some;
         if (adding->row == npy->rows) {
@@ -187,20 +187,20 @@ static int write_shard(struct adding *adding, uint32_t i, struct rp_error *error
     struct rp_side_writer writer;
     char type[RP_SIDE_TYPE_BYTES], text[RP_CMD_TEXT_BYTES];
     uint64_t entries;
-    char *path = rp_side_file_path(shard->path, arguments->column.name);
+    char *path = rp_sidefile_path(shard->path, arguments->column.name);
     int code = path ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for a name");
     if (code == 0)
         code = rp_sides_count_entries(adding->corpus, adding->first + i, arguments->column.name,
                                       &entries, error);
     if (code == 0) {
-        code = rp_side_writer_open(&writer, path, &adding->files[0].type, error);
+        code = rp_sidefile_begin(&writer, path, &adding->files[0].type, error);
         if (code == 0)
             code = copy_rows(adding, &writer, entries, error);
         if (code == 0)
-            code = rp_side_writer_finish(&writer, error);
-        rp_side_writer_close(&writer);
+            code = rp_sidefile_finish(&writer, error);
+        rp_sidefile_discard(&writer);
     }
-    rp_side_type_text(&adding->files[0].type, type);
+    rp_sidefile_type_text(&adding->files[0].type, type);
     if (code == 0 && !arguments->quiet)
         printf("%s: %s, %s tokens\n", path, type, rp_cmd_count_text(entries, text));
     free(path);
@@ -212,7 +212,7 @@ static int check_absent(const struct adding *adding, struct rp_error *error)
     int code = 0;
     for (uint32_t i = 0; i < adding->shards && code == 0; i++) {
         const struct rp_shard *shard = rp_corpus_shard(adding->corpus, adding->first + i);
-        char *path = rp_side_file_path(shard->path, adding->arguments->column.name);
+        char *path = rp_sidefile_path(shard->path, adding->arguments->column.name);
         if (!path || (!adding->arguments->replace && access(path, F_OK) == 0))
             code = rp_fail(error, path ? -RP_E_USAGE : -ENOMEM,
                            "give --replace, or choose another name",
