@@ -9,6 +9,7 @@ import numpy
 import pytest
 import ringpack
 from column_kit import Columns, assert_columns, column, read_all
+from convert_kit import convert
 from mask_kit import index
 from stream_kit import VERSION_1, Corpus, Engine, write_megatron
 
@@ -85,7 +86,8 @@ def test_every_entry_is_that_of_its_token(corpus, columns, program, tmp_path, ca
     assert engine.stop() == 0
 
 
-def test_columns_follow_masks_and_cuts_in_torch(program, tmp_path):
+@pytest.mark.parametrize("device", [None, "cpu"])
+def test_columns_follow_masks_and_cuts_in_torch(program, tmp_path, device):
     """A mask changes labels, and no entry; bfloat16 comes to torch as bfloat16."""
     torch = pytest.importorskip("torch")
     generator = numpy.random.default_rng(SEED)
@@ -112,7 +114,8 @@ def test_columns_follow_masks_and_cuts_in_torch(program, tmp_path):
         assert (batch.view("labels", kind="numpy") == -100).any()
         assert batch.to("cpu")["logprob"].equal(tensor) and "logprob" in batch.copy()
 
-    rows, _ = read_all(engine, check, return_type="torch")
+    options = {} if device is None else {"device": device}
+    rows, _ = read_all(engine, check, return_type="torch", **options)
     assert len(rows) >= 6
     assert engine.stop() == 0
 
@@ -245,3 +248,32 @@ def test_identity_has_columns_only_where_they_are_used(corpus, columns, program,
     for line in "column[logprob].type=f16, label", "column[teacher].type=i32x16":
         assert f"{line}\n" in used
     assert plain.split("\n\n")[0] == used.split("\n\n")[0]
+
+
+def test_lists_of_a_table_become_a_column(program, tmp_path):
+    """Ids and values in one Parquet table: converted without added tokens, the values in order."""
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    generator = numpy.random.default_rng(SEED)
+    documents = [generator.integers(0, 900, n) for n in (30, 1, 200, 64, 90)]
+    weights = [generator.random(len(d)).astype("<f4") for d in documents]
+    table = pyarrow.table(
+        {
+            "input_ids": pyarrow.array(documents, pyarrow.list_(pyarrow.int32())),
+            "weights": pyarrow.array(weights, pyarrow.list_(pyarrow.float32())),
+        }
+    )
+    parquet.write_table(table, tmp_path / "a.parquet")
+    convert(program, "--no-append-eos", "-o", tmp_path / "a", tmp_path / "a.parquet")
+    numpy.save(tmp_path / "w.npy", table["weights"].combine_chunks().flatten().to_numpy())
+    corpus = Corpus(tmp_path, [], SEED)
+    corpus.sources = [{"name": "a", "shards": [str(tmp_path / "a.bin")]}]
+    corpus.documents = [documents]
+    column(program, tmp_path, corpus.sources, "weight", tmp_path / "w.npy")
+    made = Columns(corpus, None, {"weight": ("<f4", 1)}, SEED)
+    made.values["weight"] = [numpy.concatenate(weights)]
+    keys = {"columns": "weight", "label_columns": []}
+    engine = Engine(program, tmp_path, config_of(corpus, **keys))
+    rows, _ = read_all(engine, lambda batch: assert_columns(batch, made))
+    assert len(rows) >= 5
+    assert engine.stop() == 0
