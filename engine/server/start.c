@@ -359,10 +359,9 @@ static int save_start_state(struct rp_stream *stream, struct rp_error *error)
 static bool has_same_rows(const struct rp_stream *stream, const struct rp_checkpoint *checkpoint)
 {
     struct rp_contract had;
-    if (rp_plan_version(stream->plan) == 1 || RP_DEFECT(keep_grown_contents))
-        return true;
-    return contract_of(checkpoint, &had) &&
-           rp_hash128_equal(rp_record_hash(&had.stream), stream->identity);
+    return rp_plan_version(stream->plan) == 1 || RP_DEFECT(keep_grown_contents) ||
+           (contract_of(checkpoint, &had) &&
+            rp_hash128_equal(rp_record_hash(&had.stream), stream->identity));
 }
 
 /* A selection, limits or skips may leave a new stream of version 2 without a row. Moves the probe,
@@ -392,6 +391,7 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
 {
     struct rp_stream *stream = &engine->stream;
     struct rp_records_ahead ahead = {NULL, 0};
+    struct rp_contract had;
     bool reweighted = false;
     int code = save_zero_state(stream, error);
     if (code >= 0)
@@ -409,6 +409,8 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
         code = save_start_state(stream, error);
     if (code >= 0)
         code = check_first_row(stream, error);
+    if (code >= 0 && contract_of(checkpoint, &had))
+        code = rp_stream_check_columns(&had, &stream->contract, error);
     engine->saving.started_reweighted = reweighted;
     if (code >= 0 && checkpoint) {
         engine->saving.started_from = strdup(rp_checkpoint_path(checkpoint));

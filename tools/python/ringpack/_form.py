@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ._client import Client
-from ._library import RECORDS
+from ._library import RECORDS, SECTIONS
 from ._made import Recipe, Wishes
 from ._views import FLAT, ROWS, Form, look_at, tensor_of
 from .batch import Batch
@@ -117,6 +117,9 @@ def form_of(client: Client, loader: Any) -> Form:
             for name, (section, shape) in places.items()
             if section not in made
         },
-        names=tuple(fields) or tensors,  # records can be had all the same, by name
+        # records can be had all the same, by name; side columns were asked for by the config
+        names=(*fields, *(name for name in sections if name not in SECTIONS))
+        if fields
+        else tensors,
         went_on=f"was closed when the loader went on (keep={keep})",
     )
