@@ -234,6 +234,7 @@ static const char *const found_elsewhere[] = {
     "insist_on_rings",
     "join_silently",
     "keep_grown_contents",
+    "keep_left_position",
     "keep_slow_readers",
     "landmark_of_another_stream",
     "leave_batch_out_of_digest",
