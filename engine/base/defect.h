@@ -54,6 +54,7 @@
     X(insist_on_rings, "a reader that gets no ring fails, though nobody asked for io_uring")       \
     X(join_silently, "the engine is not woken when dispatch has joined a ring")                    \
     X(join_too_early, "a flow joins a ring below batches that the ring has already")               \
+    X(keep_left_position, "an evaluation that was left continues there for the next trainer")      \
     X(keep_slow_readers, "metrics keeps connections of readers that send a byte now and then")     \
     X(keep_stale_marks, "marks of kept states stay when the batch numbering begins anew")          \
     X(leave_batch_out_of_digest, "the last batch of an interval is not in its content digest")     \

@@ -28,6 +28,8 @@ def blocks(page):
             files[name[1]] = text
         elif language == "sh":
             script += text
+        elif language == "yaml" and (name := re.match(r"# (\S+\.yaml)\n", text)):
+            files[name[1]] = text
     return files, script
 
 

@@ -235,6 +235,7 @@ static const char *const found_elsewhere[] = {
     "insist_on_rings",
     "join_silently",
     "keep_grown_contents",
+    "keep_left_position",
     "keep_slow_readers",
     "side_of_neighbour",
     "side_not_shifted",

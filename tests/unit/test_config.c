@@ -40,6 +40,8 @@ static void minimal_config_gets_the_standard_values(void **state)
 static const char *const every_key[][2] = {
     {"run", "night-7"},
     {"sources", "one.bin"},
+    {"streams", "{only: {}}"},
+    {"stream", "only"},
     {"stream_version", "2"},
     {"seed", "18446744073709551615"},
     {"seq_len", "2048"},

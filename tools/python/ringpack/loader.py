@@ -14,9 +14,10 @@ from ._form import add_defaults
 from ._lease import ONE_LOCAL, getrefcount
 from ._log import logger
 from ._made import wishes_of
-from ._passes import Passing, restart_of
+from ._passes import restart_of
 from ._placement import Digests, Given, RankGiven
 from ._ranks import Ranks
+from ._streams import Streamed
 from ._views import import_torch
 from .batch import Batch, batch_of, new
 from .errors import EngineTimeoutError
@@ -42,7 +43,7 @@ class _Signature:
         return signature.replace(parameters=[*signature.parameters.values()][1:])
 
 
-class Loader(Passing):
+class Loader(Streamed):
     """Iterate over the batches of one data-parallel rank.
 
     ``Loader(run="pretrain")`` attaches to a running engine (``ringpack serve``).
@@ -185,6 +186,8 @@ class Loader(Passing):
         program: Optional[FilePath] = None,
         **options: "Unpack[Options]",
     ):
+        self._arguments, self._others = {**locals()}, {}
+        del self._arguments["self"]
         check_form(return_type, bool(pin_memory), keep)
         self._device = check_device(device, return_type, copy, static)
         keys = self._keys_of(options, config, corpus, profile, return_type, start_engine)
@@ -201,9 +204,10 @@ class Loader(Passing):
             Digests(digest_log, digest_steps),
             keys,
         )
+        own = "streams" not in keys  # otherwise a stream may have others
         self._connection = dict(
-            rows=whole("batch_size", batch_size) or 0,
-            seq_len=whole("seq_len", seq_len) or 0,
+            rows=(whole("batch_size", batch_size) or 0) * own,
+            seq_len=(whole("seq_len", seq_len) or 0) * own,
             restart_timeout=restart_timeout,
             monitor=monitor_of(monitor),
         )
@@ -227,7 +231,8 @@ class Loader(Passing):
         start_engine: Optional[bool],
     ) -> dict[str, Any]:
         """The keys of an engine that is described here."""
-        describes, keys = config is not None or corpus is not None, dict[str, Any](options)
+        keys = dict[str, Any](options)
+        describes = config is not None or corpus is not None or "streams" in keys
         if profile is not None and (describes or profile not in PROFILES):
             keys |= engine_keys(profile, keys.get("sections"))
         self._is_default = describes and add_defaults(keys, return_type, config is not None)
