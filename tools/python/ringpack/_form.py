@@ -6,6 +6,7 @@ from typing import Any
 
 from ._client import Client
 from ._library import RECORDS
+from ._pairs import check_groups
 from ._views import FLAT, ROWS, look_at, tensor_of
 from .batch import Batch, Form
 from .errors import UsageError
@@ -39,8 +40,11 @@ def _sections_of(profile: Profile) -> list[str]:
 def add_defaults(options: dict[str, Any], kind: str, has_config: bool) -> bool:
     """Complete the options of an engine that a Loader describes. True if batches have the form of
     torch's loops: without a profile, if no config file may name one. `sections` adds to their
-    sections, as the engine adds it to a profile's."""
+    sections, as the engine adds it to a profile's. Rows of profile pairs are one pair each."""
     name, given = options.get("profile"), options.get("sections")
+    if name == "pairs" and not has_config:
+        options.setdefault("group", 2)
+        options.setdefault("max_docs_per_row", 2)
     if kind != "torch" or name is not None or has_config or "label_mode" in options:
         return False
     options.setdefault("token_dtype", "i64")
@@ -66,6 +70,8 @@ def form_of(client: Client, loader: Any) -> Form:
     tensors = tuple(name for name in sections if kind == "numpy" or name not in RECORDS)
     if profile is not None and profile in PROFILES:
         check_sections(profile, sections, client.geometry.label_mode)
+        if profile == "pairs":
+            check_groups(client.contract())
         fields = PROFILES[profile].fields
     if loader._is_default and {*_sections_of(_OF_TORCH)} <= {*sections}:
         fields = _OF_TORCH.fields

@@ -65,10 +65,10 @@ class Loader(Passing):
         pipeline- and context-parallel neighbours do (1).
     replica: number of this process among these, from 0 on (0). UsageError if replicas > 1 and it is
         missing, or dp_rank under a launcher.
-    profile: "hf", "trl", "megatron", "olmo", "torchtitan" or "grain": names and shapes of a batch
-        that this framework expects (ringpack.profiles); "min" or "full": the names of Batch;
-        sections adds others. Default: "min"; with return_type="torch" and a corpus, input_ids,
-        labels (the next tokens), position_ids (int64), cu_seqlens (exact) and max_seqlen.
+    profile: "hf", "trl", "megatron", "olmo", "torchtitan", "grain" or "pairs": names and shapes
+        of a batch that this framework expects (ringpack.profiles); "min" or "full": the names of
+        Batch; sections adds others. Default: "min"; with return_type="torch" and a corpus,
+        input_ids, labels (the next tokens), position_ids (int64), cu_seqlens (exact) and max_seqlen.
         UsageError if the run lacks a section of the profile.
     return_type: "numpy" (default): ``batch[name]`` is a read-only array without a copy; "torch": a
         tensor, a copy that is yours; "jax": an array of JAX. ValueError for another word.
