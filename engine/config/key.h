@@ -51,7 +51,7 @@ enum rp_key_kind {
 #define RP_FORMAT_WORD(id, name) "|" name
 #define RP_FORMATS "auto" RP_FORMAT_LIST(RP_FORMAT_WORD)
 #define RP_TYPES "u8|u16|i16|i32|u32|i64|i8|u64"
-#define RP_PROFILES "min|hf|trl|megatron|grain|olmo|torchtitan|full"
+#define RP_PROFILES "min|hf|trl|megatron|grain|olmo|torchtitan|pairs|full"
 /* In the order of enum rp_section. */
 #define RP_SECTION_WORDS                                                                           \
     "rows|doc_lens|input_ids|labels|position_ids|segment_ids|loss_mask|cu_seqlens|provenance"

@@ -77,9 +77,9 @@ class Loader(Streamed):
         which each process has an early and a late one. "document" needs align, a multiple of
         2 * cp_size, which an engine that is described by corpus gets by default. Default: "row",
         and "document" with profile="megatron_thd", which takes no other (UsageError).
-    profile: "hf", "trl", "megatron", "megatron_rows", "megatron_thd", "olmo", "torchtitan", "grain"
-        or "maxtext": names and shapes of a batch for this framework (ringpack.profiles); "min" or
-        "full": the names of Batch; sections adds others. Default: "min"; with return_type="torch"
+    profile: "hf", "trl", "pairs", "megatron", "megatron_rows", "megatron_thd", "olmo", "torchtitan",
+        "grain" or "maxtext": names and shapes of a batch for this framework (ringpack.profiles);
+        "min" or "full": the names of Batch; sections adds others. Default: "min"; with return_type="torch"
         and a corpus, input_ids, labels (the next tokens), position_ids (int64), cu_seqlens (exact)
         and max_seqlen. UsageError if the run lacks a section of the profile.
     return_type: "numpy" (default): ``batch[name]`` is a read-only array without a copy; "torch": a
