@@ -270,9 +270,11 @@ static int start_plan(struct rp_engine *engine, const struct rp_checkpoint *chec
                       const struct rp_records_ahead *ahead, struct rp_error *error)
 {
     struct rp_contract contract;
-    bool is_known = contract_of(checkpoint, &contract);
+    const struct rp_record *all = engine->options->records;
+    bool is_known = !all && contract_of(checkpoint, &contract);
     const struct rp_plan_start start = {.accept_weights = accept_weights,
-                                        .contract = is_known ? &contract.stream : NULL,
+                                        .contract = is_known ? &contract.stream : all,
+                                        .keeps_records = all,
                                         .grow = engine->config->grow,
                                         .ahead = ahead->list,
                                         .ahead_count = ahead->count};
