@@ -55,10 +55,11 @@ def form_of(client: Client, loader: Any) -> Form:
     """The Form of all batches of a loader that is attached with this client."""
     keep, profile, kind, flat = loader._keep, loader._profile, loader._kind, loader._flat
     slots = client.geometry.slots
-    if keep >= slots:
+    ahead = int(loader._device is not None)
+    if keep + ahead >= slots:
         raise UsageError(
-            f"keep={keep} leaves no room in a ring of {slots} batches",
-            f"prefetch_factor={keep * 2}, or a lower keep",
+            f"keep={keep} {'with device ' * ahead}leaves no room in a ring of {slots} batches",
+            f"prefetch_factor={(keep + ahead) * 2}, or a lower keep",
         )
     fields: Mapping[str, Field] = {}
     sections = tuple(client.layout)

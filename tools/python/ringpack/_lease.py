@@ -55,6 +55,7 @@ equal, if references are not counted."""
 class Place(NamedTuple):
     """A section that a run has, as numpy takes it."""
 
+    number: int  # enum rp_section
     word: int  # place in Terms.words of the section's address
     rows: int  # of the largest batches
     shapes: tuple[tuple[int, ...], ...]  # shapes of their views: ROWS, FLAT, ONE_ROW
@@ -104,7 +105,11 @@ class Lease:
     exports: dict[str, weakref.ref[Any]]  # memory of sections; all views of one share it, if any
 
     def __del__(self) -> None:
-        self.client.give_back(self.held)
+        try:
+            held = self.held
+        except AttributeError:  # an exception came in before it had one
+            return
+        self.client.give_back(held)
 
     def viewed(self) -> list[str]:
         """Names of the sections with live views."""
@@ -141,6 +146,7 @@ def layout_of(geometry: Any) -> dict[str, Place]:
         if not section.offset:
             continue
         layout[name] = Place(
+            number=number,
             word=BatchInfo.sections.offset // _WORD + number,
             rows=geometry.rows,
             shapes=shapes_of(name, geometry.rows),

@@ -90,7 +90,7 @@ def own(view: Any, is_locked: bool = False) -> Any:
     if isinstance(view, numpy.ndarray):
         return view.copy()
     if hasattr(view, "clone"):
-        if not is_locked:
+        if not is_locked or view.device.type != "cpu":
             return view.clone()
         return import_torch().empty_like(view, pin_memory=True).copy_(view)
     jax = sys.modules.get("jax")  # its arrays cannot be written to, but their memory is the ring

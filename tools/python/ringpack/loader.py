@@ -6,8 +6,8 @@ import time
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Optional
 
-from ._arguments import PARAMETERS, Corpus, FilePath, check_form, check_needs_no_engine
-from ._arguments import monitor_of, whole, working_folder
+from ._arguments import PARAMETERS, Corpus, FilePath, check_device, check_form
+from ._arguments import check_needs_no_engine, monitor_of, whole, working_folder
 from ._attached import SILENCE_S, STEPS
 from ._client import END, Client
 from ._engine import place_given
@@ -78,6 +78,11 @@ class Loader(Passing):
     copy: True: batches are dicts of arrays or tensors in memory of their own, which are yours, for
         frameworks that change or hold them. False: tensors are views of the ring, as arrays are,
         for loops that only read them: writing into one kills the process. Default: see return_type.
+    device: "cuda", "cuda:N", a torch.device, or "cpu": ``batch[name]`` is a tensor there, which is
+        yours; the next batch is copied meanwhile, on a stream of its own. Needs
+        return_type="torch". UsageError, when it attaches, without that GPU.
+    static: with device: the tensors of each batch have the memory of the batch before, as a CUDA
+        graph needs. A batch is then valid until the next step (False).
     keep: number of newest batches that stay open (1, or 1 + look_ahead); a step closes older ones.
         ValueError below 1; UsageError if the ring has no more slots than that.
     look_ahead: number of batches that the loop holds unused whenever it takes another one:
@@ -117,6 +122,10 @@ class Loader(Passing):
     def __new__(cls, *_: Any, **arguments: Any) -> "Loader":
         if cls is Loader and arguments.get("return_type") == "torch":
             import_torch()
+            if arguments.get("device") is not None:
+                from ._device import DeviceLoader
+
+                return super().__new__(DeviceLoader)
             from ._torch import TorchLoader
 
             return super().__new__(TorchLoader)
@@ -140,6 +149,8 @@ class Loader(Passing):
         flat: bool = False,
         pin_memory: Optional[bool] = None,
         copy: Optional[bool] = None,
+        device: Any = None,
+        static: bool = False,
         keep: int = 1,
         look_ahead: Optional[int] = None,
         restart: Optional[bool] = None,
@@ -154,6 +165,7 @@ class Loader(Passing):
         **options: "Unpack[Options]",
     ):
         check_form(return_type, bool(pin_memory), keep)
+        self._device = check_device(device, return_type, copy, static)
         describes, keys = config is not None or corpus is not None, dict[str, Any](options)
         if profile is not None and (describes or profile not in PROFILES):
             keys["profile"] = profile
@@ -182,6 +194,7 @@ class Loader(Passing):
         self._take_place(self._given.find_ranks())
         self._profile, self._kind, self._flat, self._keep = profile, return_type, bool(flat), keep
         self._pin_memory, self._copies = pin_memory, copy is True
+        self._is_static = static
         self._is_own = copy is not False
         self._restart = restart_of(restart, return_type, keys.get("num_epochs"))
         self._set_look_ahead(look_ahead)
@@ -290,13 +303,11 @@ class Loader(Passing):
         try:
             while True:
                 client = self._attach()
-                lease: Any = END if self._ended else self._next(client, 0)
-                if lease is None or lease is END:
-                    lease = self._wait(client, lease, timeout)
-                    if lease is None:
-                        return None
-                    if lease is AGAIN:
-                        continue
+                lease = self._take(client, timeout)
+                if lease is None:
+                    return None
+                if lease is AGAIN:
+                    continue
                 batch = batch_of(lease, self._form)
                 client.taking = None
                 if client.revoked:
@@ -306,6 +317,11 @@ class Loader(Passing):
                 return batch
         finally:
             self._user = None
+
+    def _take(self, client: Client, timeout: Optional[float]) -> Any:
+        """A lease, or the result of _wait()."""
+        lease: Any = END if self._ended else self._next(client, 0)
+        return self._wait(client, lease, timeout) if lease is None or lease is END else lease
 
     def _wait(self, client: Client, lease: Any, timeout: Optional[float]) -> Any:
         """Wait for a lease; None at the end of the stream; AGAIN if the position is another one."""
