@@ -375,7 +375,7 @@ class Loader(Streamed):
 
     def _take(self, client: Client, timeout: Optional[float]) -> Any:
         """A lease, or the result of _wait()."""
-        lease: Any = END if self._ended else client.next(0)
+        lease: Any = END if self._ended else self._next(client, 0)
         return self._wait(client, lease, timeout) if lease is None or lease is END else lease
 
     def _wait(self, client: Client, lease: Any, timeout: Optional[float]) -> Any:
@@ -390,7 +390,7 @@ class Loader(Streamed):
                 told = True
                 logger().warning("no batch for %g s: %s", SILENCE_S, self._where_to_look())
             left = _SLICE_NS if deadline is None else 1e9 * (deadline - time.monotonic())
-            lease = client.next(int(max(0, min(left, _SLICE_NS))))
+            lease = self._next(client, int(max(0, min(left, _SLICE_NS))))
             if lease is None and deadline is not None and time.monotonic() >= deadline:
                 raise EngineTimeoutError(f"no batch within {timeout:g} s", self._where_to_look())
         if lease is END:
