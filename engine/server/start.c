@@ -400,7 +400,7 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
         code = save_start_state(stream, error);
     if (code >= 0)
         code = check_first_row(stream, error);
-    if (code >= 0 && contract_of(checkpoint, &had))
+    if (code >= 0 && rp_contract_of_checkpoint(checkpoint, &had))
         code = rp_stream_check_columns(&had, &stream->contract, error);
     engine->saving.started_reweighted = reweighted;
     if (code >= 0 && checkpoint) {
