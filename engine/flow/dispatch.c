@@ -379,7 +379,7 @@ static int begin_step(struct rp_dispatch *d, struct rp_error *error)
     int code = rp_scout_find(&scout, d->batch, &d->step, error);
     if (code < 0 || rp_numbering_micro_batch(d->numbering, d->batch) != 0)
         return code < 0 ? code : 1;
-    if (d->options->drop_last && d->scout)
+    if (d->options->drop_last && d->scout && !RP_DEFECT(keep_last_step))
         return (int)d->step.is_whole;
     code = peek_row(d, error);
     return code < 0 ? code : d->has_row;
