@@ -268,7 +268,7 @@ class Run:
         self.begin_engine()
         with Ranks(self.engine, self.world) as ranks:
             self.resume(ranks)
-            while not self.read(ranks, self.rng.choice([0, 1, 1, 2, 3]) if may_end else 1000):
+            while not self.read(ranks, self.rng.choice([0, 0, 0, 1, 1, 2]) if may_end else 1000):
                 if self.rng.random() < 0.5 and not self.command():
                     return False
                 if self.rng.random() < 0.3:
