@@ -190,9 +190,12 @@ class _Batches:
     def _copy(self, loader: Loader, batches: Iterator[Any]) -> Iterator[dict[str, Any]]:
         """Copies on the trainer's device, with the names that its model takes."""
         device = self._trainer.args.device
+        is_there = loader._device is not None
         names = _names_for(self._trainer.model, list(loader.attach()._form.names))
         for batch in batches:
-            move = getattr(batch, "to", None) if device.type != "cpu" else None  # a dict has none
+            move = getattr(batch, "to", None)  # a dict has none
+            if device.type == "cpu" or is_there:
+                move = None
             given = batch if move is None else move(device, non_blocking=True)
             copies = {name: given[name] for name in names}
             if self._check and loader._client.geometry.max_docs_per_row > 1:
@@ -257,6 +260,12 @@ def _check_arguments(args: Any, loader: Loader) -> None:
             f"Trainer has {args.world_size} processes, and the loader is {loader!r}",
             "start both by torchrun, or give the loader dp_rank and dp_world_size (and replica, "
             "replicas for processes that share their rows)",
+        )
+    own, theirs = loader._device, args.device
+    if own is not None and (own.type, own.index or 0) != (theirs.type, theirs.index or 0):
+        raise UsageError(
+            f"the loader copies batches to {own}, and Trainer works on {theirs}",
+            "leave device out: attach() copies batches to the device of the Trainer",
         )
     if args.auto_find_batch_size:
         raise UsageError(
