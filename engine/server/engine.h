@@ -170,8 +170,8 @@ struct rp_stream {
     struct rp_plan *probe;         /* ours: checks tokens that trainers bring, and finds rows */
     struct rp_far_planner planner; /* finds rows that are far */
     struct rp_gain_log gain_log;
-    struct rp_far_row *far;        /* the requested row; NULL: near rows can be had, no far one */
-    struct rp_contract contract;   /* a view of: */
+    struct rp_far_row *far;      /* the requested row; NULL: near rows can be had, no far one */
+    struct rp_contract contract; /* a view of: */
     struct rp_mask_counts *mask_counts; /* [sources] */
     char *contract_text;
     char corpus_files[RP_HASH_HEX_BYTES]; /* trainers may expect it: config/description.h */
