@@ -9,6 +9,7 @@
 #include "base/bits.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "corpus/sides.h"
 
 #define PERIOD_ROWS_MAX (1u << 20)
 #define PAIRS_A_CALL 16u
@@ -37,6 +38,17 @@ static void find_local_lanes(struct rp_block_reads *b, const struct rp_flow_opti
     }
 }
 
+/* Entries of the columns that are read by blocks, for each token. */
+static uint32_t narrow_bytes(const struct rp_corpus *corpus)
+{
+    const struct rp_sides *sides = rp_corpus_sides(corpus);
+    uint32_t bytes = 0;
+    for (uint32_t c = 0; c < sides->count; c++)
+        if (sides->columns[c].type.bytes <= RP_BLOCK_ENTRY_BYTES_MAX)
+            bytes += sides->columns[c].type.bytes;
+    return bytes;
+}
+
 static uint64_t mean_block_bytes(const struct rp_corpus *corpus, uint32_t source,
                                  uint64_t documents)
 {
@@ -46,7 +58,8 @@ static uint64_t mean_block_bytes(const struct rp_corpus *corpus, uint32_t source
     if (rp_source_extent(s, 0, &extent, &ignored) < 0)
         extent.width = sizeof(uint64_t); /* a damaged document may never be met */
     double mean = (double)rp_source_tokens(s) / (double)rp_source_documents(s);
-    return (uint64_t)(mean * (double)documents * extent.width) + RP_BLOCK_BYTES;
+    return (uint64_t)(mean * (double)documents * (extent.width + narrow_bytes(corpus))) +
+           RP_BLOCK_BYTES * (1 + rp_corpus_sides(corpus)->count);
 }
 
 /* A window of every local lane and source. */
@@ -68,9 +81,10 @@ static uint64_t least_bytes(uint64_t window)
     return window * 2 + window / 4;
 }
 
-static bool are_too_many(const struct rp_block_reads *b)
+static bool are_too_many(const struct rp_block_reads *b, const struct rp_corpus *corpus)
 {
-    return 2ull * b->blocks.window * b->pair_count > RP_BLOCK_READS_MAX;
+    uint64_t files = 1 + rp_corpus_sides(corpus)->count;
+    return 2 * files * b->blocks.window * b->pair_count > RP_BLOCK_READS_MAX;
 }
 
 void rp_block_reads_locate(const struct rp_block_reads *b, const struct rp_plan *plan,
@@ -102,7 +116,7 @@ static bool are_of_use(struct rp_block_reads *b, const struct rp_flow_options *o
                        uint64_t data_bytes)
 {
     uint64_t wanted = least_bytes(window_bytes(b, options));
-    if (wanted == 0 || are_too_many(b))
+    if (wanted == 0 || are_too_many(b, options->corpus))
         return false;
     if (wanted > data_bytes)
         rp_log(RP_LOG_INFO,
@@ -155,7 +169,7 @@ uint64_t rp_block_reads_data_bytes(const struct rp_plan *plan,
         return 0;
     b.pair_count = b.blocks.lanes * b.blocks.sources;
     b.is_local = rp_calloc(b.blocks.lanes, sizeof *b.is_local);
-    if (!b.is_local || are_too_many(&b)) {
+    if (!b.is_local || are_too_many(&b, options->corpus)) {
         rp_block_reads_close(&b);
         return 0;
     }

@@ -32,6 +32,9 @@ struct rp_block_run {
  * between documents (other columns, after each record batch of Arrow); these are not read. */
 #define RP_BLOCK_RUNS_MAX 32u
 
+/* Longer entries of a side column are read for each document: a document has enough of them. */
+#define RP_BLOCK_ENTRY_BYTES_MAX 16u
+
 struct rp_block_read {
     uint32_t source, shard;
     bool past_cache; /* by direct reads, of a file that also has buffered ones (files.h) */

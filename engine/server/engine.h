@@ -224,6 +224,7 @@ struct rp_delivery {
     struct rp_prefill *prefill;       /* the cache's; NULL = none */
     uint64_t published, published_ns; /* the sum of all tails, and when it was first seen so */
     bool skipping_absent;             /* a seat was skipped since the last attach */
+    bool is_to_rewind; /* a repeated stream: a consumer has left, so the next one begins a pass */
 };
 
 static inline bool rp_delivery_runs(const struct rp_delivery *delivery)
