@@ -111,7 +111,7 @@ void rp_feed_read_lengths(const struct rp_feed *feed, struct rp_feed_source *own
                           const uint64_t *documents)
 {
     const struct rp_source_view *view = &own->source->view;
-    uint64_t taken[RP_FEED_AHEAD], lengths[RP_FEED_AHEAD];
+    uint64_t taken[RP_FEED_AHEAD] = {0}, lengths[RP_FEED_AHEAD];
     uint32_t count = 0, items = own->ahead_count;
     if (!view->counts || feed->group > 1) {
         view->lengths(view->context, documents, items * feed->group, own->ahead_length);
