@@ -26,6 +26,7 @@
     X(count_all_in_first_stage, "plan counts the rows of all stages in the first one")             \
     X(count_rows_before_state, "plan --state also counts the rows before its state")               \
     X(count_published, "a checkpoint is cut at the published batches, not at the consumed ones")   \
+    X(deal_across_stages, "windows of plan --layout cross the stages of the calendar")             \
     X(drop_exported_field, "the JSON of a state lacks one field of its token")                     \
     X(end_stages_as_streams, "trainers are told the end of a stage as the end of the stream")      \
     X(fetch_during_fill, "a reader fetches a range that is being fetched into the cache")          \

@@ -443,3 +443,10 @@ void rp_source_expect_extent(const struct rp_source *source, uint64_t document)
     if (source->has_mask)
         rp_spans_expect(&segment->table.spans, own);
 }
+
+void rp_source_expect_spans(const struct rp_source *source, uint64_t document)
+{
+    const struct rp_index_segment *segment = rp_source_segment(source, document + source->skipped);
+    rp_spans_expect_first(&segment->table.spans,
+                          document + source->skipped - segment->first_document);
+}

@@ -213,6 +213,8 @@ RP_MUST_CHECK int rp_source_extent(const struct rp_source *source, uint64_t docu
 
 /** Prefetch the index entry of a document before a call of rp_source_extent. */
 void rp_source_expect_extent(const struct rp_source *source, uint64_t document);
+/** Prefetch its first span, some time after rp_source_expect_extent. The source has a mask. */
+void rp_source_expect_spans(const struct rp_source *source, uint64_t document);
 
 /** The token file of a document, and its number there (*row_out): the row of a table, or the
  * document of a Megatron index. The string belongs to the corpus. */

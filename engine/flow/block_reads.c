@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/bits.h"
 #include "base/log.h"
@@ -86,11 +87,29 @@ static bool are_too_many(const struct rp_block_reads *b, const struct rp_corpus 
     return 2 * files * b->blocks.window * b->pair_count > RP_BLOCK_READS_MAX;
 }
 
+void rp_block_reads_locate(const struct rp_block_reads *b, const struct rp_plan *plan,
+                           struct rp_block_at *at, bool is_end)
+{
+    for (uint32_t pair = 0; pair < b->pair_count; pair++) {
+        uint32_t lane = pair / b->blocks.sources, source = pair % b->blocks.sources;
+        if (is_end)
+            at[pair].position = rp_plan_block_position(plan, lane, source);
+        else
+            at[pair].window = rp_plan_block_window(plan, lane, source);
+    }
+}
+
+void rp_block_reads_move(struct rp_block_reads *b, const struct rp_block_at *at)
+{
+    memcpy(b->at, at, b->pair_count * sizeof *at);
+}
+
 static void place_ahead(struct rp_block_reads *b, const struct rp_plan *plan)
 {
+    rp_block_reads_locate(b, plan, b->at, false);
+    rp_block_reads_locate(b, plan, b->at, true);
     for (uint32_t pair = 0; pair < b->pair_count; pair++)
-        b->ahead[pair] = rp_plan_block_window(plan, pair / b->blocks.sources,
-                                              pair % b->blocks.sources);
+        b->ahead[pair] = b->at[pair].window;
 }
 
 static bool are_of_use(struct rp_block_reads *b, const struct rp_flow_options *options,
@@ -118,8 +137,9 @@ int rp_block_reads_open(struct rp_block_reads *b, const struct rp_plan *plan,
     b->entries = rp_calloc(RP_BLOCK_READS_MAX, sizeof *b->entries);
     b->buckets = rp_calloc(RP_BLOCK_READS_MAX, sizeof *b->buckets);
     b->ahead = rp_calloc(b->pair_count, sizeof *b->ahead);
+    b->at = rp_calloc(b->pair_count, sizeof *b->at);
     b->is_local = rp_calloc(b->blocks.lanes, sizeof *b->is_local);
-    if (!b->entries || !b->buckets || !b->ahead || !b->is_local) {
+    if (!b->entries || !b->buckets || !b->ahead || !b->at || !b->is_local) {
         rp_block_reads_close(b);
         return rp_fail(error, -ENOMEM, NULL, "out of memory for the pipeline");
     }
@@ -135,6 +155,7 @@ void rp_block_reads_close(struct rp_block_reads *b)
     free(b->entries);
     free(b->buckets);
     free(b->ahead);
+    free(b->at);
     free(b->is_local);
     *b = (struct rp_block_reads){0};
 }
@@ -205,7 +226,7 @@ bool rp_block_reads_peek(struct rp_block_reads *b, const struct rp_data_ring *da
         uint64_t *ahead = &b->ahead[b->pair];
         if (!b->is_local[lane])
             continue;
-        uint64_t until = rp_plan_block_position(plan, lane, source) + b->blocks.window;
+        uint64_t until = b->at[b->pair].position + b->blocks.window;
         for (; *ahead < until && rp_plan_block_at(plan, lane, source, *ahead, block); ++*ahead) {
             const struct rp_block_read *found = find(b, data_ring, source, block->number,
                                                      ANY_SHARD);
@@ -213,7 +234,7 @@ bool rp_block_reads_peek(struct rp_block_reads *b, const struct rp_data_ring *da
                 return true;
         }
         if (*ahead < until) /* no block is here: the next ones begin with the next epoch */
-            *ahead = rp_max_u64(*ahead, rp_plan_block_window(plan, lane, source));
+            *ahead = rp_max_u64(*ahead, b->at[b->pair].window);
     }
     return false;
 }
@@ -228,12 +249,9 @@ void rp_block_reads_defer(struct rp_block_reads *b)
     next_pair(b);
 }
 
-bool rp_block_reads_is_wanted(const struct rp_block_reads *b, const struct rp_plan *plan)
+bool rp_block_reads_is_wanted(const struct rp_block_reads *b)
 {
-    uint32_t pair = b->pair;
-    uint64_t window = rp_plan_block_window(plan, pair / b->blocks.sources,
-                                           pair % b->blocks.sources);
-    return b->ahead[pair] < window + b->blocks.window;
+    return b->ahead[b->pair] < b->at[b->pair].window + b->blocks.window;
 }
 
 static void unlink_block_read(struct rp_block_reads *b, uint32_t index)

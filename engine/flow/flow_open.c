@@ -70,7 +70,7 @@ static int open_verified(struct rp_flow *flow, struct rp_error *error)
 
 /* A checkpoint needs the state at the end of the last step that every ring has consumed, so the
  * states of one whole step are kept, as far as STEP_STATES_BYTES_MAX allows. */
-static uint64_t states_of_a_step(const struct rp_flow_options *o)
+uint64_t rp_flow_step_states(const struct rp_flow_options *o)
 {
     return rp_min_u64(o->step_batches, STEP_STATES_BYTES_MAX / rp_max_u64(o->state_bytes, 1) + 1);
 }
@@ -85,10 +85,10 @@ static struct rp_arena_sizes choose_sizes(const struct rp_flow_options *o, bool 
                                    .side_count = rp_corpus_sides(o->corpus)->all,
                                    .data_bytes = (is_mapped ? least : most) + rp_masks_bytes(o),
                                    .state_bytes = o->state_bytes};
-    /* a position may be requested until every ring has released the step after it, and is planned
-     * at most `slots` micro-batches ahead */
+    /* a position may be requested until every ring has released the step after it. Tickets are at
+     * most `slots` micro-batches ahead, and the plan a step ahead of them */
     sizes.state_count = (uint32_t)rp_pow2_at_least((uint64_t)sizes.slot_count + o->batch_slots +
-                                                   states_of_a_step(o) + 4);
+                                                   2 * rp_flow_step_states(o) + 4);
     return sizes;
 }
 
@@ -121,6 +121,7 @@ static int create_arena(struct rp_flow *flow, struct rp_error *error)
 void rp_flow_free(struct rp_flow *flow)
 {
     rp_reads_close(&flow->dispatch.reads);
+    rp_step_rows_free(&flow->dispatch.step_rows);
     if (flow->files.files)
         rp_files_close(&flow->files);
     rp_prefault_join(&flow->prefault);

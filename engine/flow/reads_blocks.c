@@ -163,7 +163,7 @@ enum rp_reads_block rp_reads_next_block(struct rp_reads *reads, const struct rp_
     block_read->ticket = number;
     if (!rp_data_ring_take(&reads->data_ring, due.bytes, RP_BLOCK_BYTES, number, false,
                            retired(reads), &data_offset)) {
-        bool is_wanted = rp_block_reads_is_wanted(&reads->block_reads, plan);
+        bool is_wanted = rp_block_reads_is_wanted(&reads->block_reads);
         if (reads->rest.documents == 0)
             rp_block_reads_defer(&reads->block_reads);
         return is_wanted ? RP_READS_BLOCK_WAITS : RP_READS_NO_BLOCK;

@@ -36,8 +36,7 @@ static int open_plans(struct rp_stream *stream, const struct rp_docs_per_row *do
                       struct rp_error *error)
 {
     const struct rp_config *config = stream->config;
-    struct rp_plan **plans[] = {&stream->plan, &stream->probe, &stream->planner.plan,
-                                &stream->scout};
+    struct rp_plan **plans[] = {&stream->plan, &stream->probe, &stream->planner.plan};
     int code = 0;
     stream->planner.accept_weights = stream->accepts_weights;
     for (size_t i = 0; i < RP_ARRAY_COUNT(plans) && code >= 0; i++)
@@ -318,7 +317,7 @@ static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint
 /* All plans go to rows of the stream as it was started. */
 static int follow_start(struct rp_stream *stream, struct rp_error *error)
 {
-    struct rp_plan *plans[] = {stream->probe, stream->planner.plan, stream->scout};
+    struct rp_plan *plans[] = {stream->probe, stream->planner.plan};
     int code = 0;
     for (size_t i = 0; i < RP_ARRAY_COUNT(plans) && code >= 0; i++)
         code = plans[i] ? rp_plan_follow(plans[i], stream->plan, error) : 0;
@@ -478,7 +477,7 @@ int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error)
     if (code >= 0)
         code = prepare_states(engine, checkpoint, error);
     if (code >= 0 && !checkpoint && !engine->options->state)
-        rp_gain_log(engine->config, engine->stream.corpus);
+        rp_gain_log_start(&engine->stream.gain_log, engine->config, engine->stream.corpus);
     if (code >= 0 && checkpoint && engine->saving.saved_row == engine->stream.start_row)
         know_start_state(engine);
     if (engine->stream.contents)

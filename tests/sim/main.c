@@ -209,6 +209,7 @@ static const char *const found_elsewhere[] = {
     "change_steps_late",
     "close_files_in_use",
     "compare_dealt_rows",
+    "deal_across_stages",
     "count_all_in_first_stage",
     "count_steps_without_a_rank",
     "count_equal_saves",

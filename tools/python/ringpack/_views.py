@@ -2,7 +2,7 @@
 """Shapes and kinds of the views of a batch, how they are made, and the packages that do that."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, Optional
@@ -10,12 +10,40 @@ from weakref import ref
 
 if TYPE_CHECKING:
     from ._lease import Lease, Place
+    from ._made import Recipe
+    from .profiles import Field
 
 ROWS, FLAT, ONE_ROW = 0, 1, 2
 """Shapes of a view: (rows, n), (rows * n,), (1, rows * n)."""
 Look = Callable[["Lease"], Any]
 """Gives a view of one section of a batch, which keeps its lease."""
 KINDS = ("numpy", "torch", "jax")
+
+
+class Form:
+    """Names, shapes and kinds of the values of `batch[name]`: one for all batches of a loader."""
+
+    __slots__ = (
+        *("client", "fields", "is_own", "kind", "looks", "made", "names", "places", "sections"),
+        *("shape", "tensor", "went_on"),
+    )
+
+    client: Any
+    kind: str
+    is_own: bool  # tensors of torch are copies
+    tensor: Optional[Callable[[Any], Any]]  # makes one from a numpy array; None: arrays are wanted
+    shape: int  # shape of a section's view: ROWS, FLAT
+    sections: tuple[str, ...]  # sections of the run, and of `made`
+    made: "Mapping[str, Recipe]"  # sections that are not views of the ring
+    fields: "Mapping[str, Field]"  # fields of a profile; empty: use the sections
+    places: Mapping[str, tuple[str, int]]  # by name: the section, and the shape
+    looks: Mapping[str, Look]  # by the same names
+    names: tuple[str, ...]  # names of the fields, or of the sections that have tensors of this kind
+    went_on: str  # why the loader's next step closes a batch
+
+    def __init__(self, **all_of_them: Any):
+        for name, value in all_of_them.items():
+            setattr(self, name, value)
 
 
 def import_torch() -> Any:
