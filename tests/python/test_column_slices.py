@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Side columns in slices of a context-parallel group: those of tokens are sliced as tokens are,
-numbers of documents stay whole."""
+"""Side columns in slices of a context-parallel group: columns of tokens are sliced as tokens are,
+and numbers of documents stay whole."""
 
 import json
 import subprocess

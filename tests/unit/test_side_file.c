@@ -91,7 +91,8 @@ static void names_are_those_of_fields(void **state)
     (void)state;
     static const char *const good[] = {"weight", "_a9", "log_prob"};
     static const char *const bad[] = {
-        "", "9a", "Weight", "a-b", "labels_2", "labels", "cu_seqlens", "a123456789012345678901234567890123"};
+        "",         "9a",     "Weight",     "a-b",
+        "labels_2", "labels", "cu_seqlens", "a123456789012345678901234567890123"};
     for (size_t i = 0; i < RP_ARRAY_COUNT(good); i++)
         assert_true(rp_sidefile_is_name(good[i]));
     for (size_t i = 0; i < RP_ARRAY_COUNT(bad); i++)
