@@ -60,7 +60,7 @@
     X(keep_stale_marks, "marks of kept states stay when the batch numbering begins anew")          \
     X(leave_batch_out_of_digest, "the last batch of an interval is not in its content digest")     \
     X(leave_out_journal_stop, "the end of an engine is not written to the run journal")            \
-    X(side_of_neighbour, "entries of side columns are those of the next token of the file")        \
+    X(side_of_neighbour, "each token has the entry of the next token of the file")                 \
     X(side_not_shifted, "side columns of labels are not shifted as labels are")                    \
     X(ignore_side_length, "the entries of a side column are not counted when it is opened")        \
     X(landmark_of_another_stream, "a landmark of a stream with other weights is loaded")           \
