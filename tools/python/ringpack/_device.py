@@ -100,6 +100,7 @@ class Copier:
             at, unaligned = divmod(section.offset - first, place.dtype.itemsize)
             assert not unaligned
             dtype = torch.from_numpy(numpy.empty(0, place.dtype)).dtype
+            dtype = torch.bfloat16 if place.is_bf16 else dtype
             self._parts.append(_Part(name, dtype, at, place.shapes_of, shape))
             if section.offset == first:
                 self._first = client.layout[of].number

@@ -3,6 +3,7 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, Optional
 from weakref import ref
@@ -72,6 +73,12 @@ def tensor_of(kind: str) -> Callable[[Any], Any]:
     raise ValueError(f"kind is {kind!r}: expected one of {', '.join(KINDS)}")
 
 
+def _bfloat16_of(tensor: Callable[[Any], Any], array: Any) -> Any:
+    made = tensor(array)
+    is_torch = hasattr(made, "clone")
+    return made.view(import_torch().bfloat16 if is_torch else import_jax().numpy.bfloat16)
+
+
 def look_at(
     name: str,
     place: "Place",
@@ -80,12 +87,15 @@ def look_at(
 ) -> Look:
     """The function that makes a view of that section, of that shape (ROWS, ...). tensor: makes a
     tensor of a numpy array; None: views are numpy arrays. Views of records always are."""
+    from numpy import dtype as numpy_dtype
     from numpy import frombuffer, ndarray
 
     word, buffer_at, dtype = place.word, place.buffer_at, place.dtype
     usual, most = place.shapes[shape], place.rows
     if place.is_record:
         tensor = None
+    if place.is_bf16 and tensor is not None:
+        tensor, dtype = partial(_bfloat16_of, tensor), numpy_dtype("<i2")
 
     def look(lease: "Lease") -> Any:
         client, terms = lease.client, lease.held.terms
