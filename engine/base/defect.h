@@ -54,6 +54,8 @@
     X(insist_on_rings, "a reader that gets no ring fails, though nobody asked for io_uring")       \
     X(join_silently, "the engine is not woken when dispatch has joined a ring")                    \
     X(join_too_early, "a flow joins a ring below batches that the ring has already")               \
+    X(keep_left_position, "an evaluation that was left continues there for the next trainer")      \
+    X(keep_last_step, "drop_last leaves out no row after the last whole step")                     \
     X(keep_slow_readers, "metrics keeps connections of readers that send a byte now and then")     \
     X(keep_stale_marks, "marks of kept states stay when the batch numbering begins anew")          \
     X(leave_batch_out_of_digest, "the last batch of an interval is not in its content digest")     \
@@ -68,6 +70,7 @@
     X(keep_grown_contents, "tokens in a checkpoint are used for rows that hold other documents")   \
     X(lose_digest_at_resume, "the plan digest is not taken from the token of a resume")            \
     X(lose_fragment_at_resume, "the first row after a resume lacks its last fragment")             \
+    X(lose_live_records, "a record of `weights` or `grow` is not written to the run journal")      \
     X(map_from_stretch, "a mapped token is looked for from its stretch, not from its file")        \
     X(map_small_files, "each index has a mapping of its own, however small")                       \
     X(mask_before_bos, "spans of converted documents do not move with a token put before them")    \

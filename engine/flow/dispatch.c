@@ -354,7 +354,9 @@ static int begin_step(struct rp_dispatch *d, struct rp_error *error)
     d->step = d->step_rows.sums;
     if (code < 0 || rp_numbering_micro_batch(d->numbering, d->batch) != 0)
         return code < 0 ? code : 1;
-    return d->options->drop_last ? (int)d->step.is_whole : rp_step_rows_has_next(&d->step_rows);
+    if (d->options->drop_last && !RP_DEFECT(keep_last_step))
+        return (int)d->step.is_whole;
+    return rp_step_rows_has_next(&d->step_rows);
 }
 
 static int dispatch_all(struct rp_dispatch *d, struct rp_error *error)

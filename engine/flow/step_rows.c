@@ -140,8 +140,7 @@ static int queue_batch(struct rp_step_rows *own, uint64_t batch_rows)
         code = plan_rows(own, batch_rows, batch_rows, true);
     if (code >= 0 && has_blocks)
         code = keep_blocks(own, true);
-    return code < 0 ? code
-                    : rp_step_rows_save(own->arena, own->plan, own->batch + 1, &own->error);
+    return code < 0 ? code : rp_step_rows_save(own->arena, own->plan, own->batch + 1, &own->error);
 }
 
 static uint64_t bytes_of(const struct rp_step_rows *own)

@@ -37,17 +37,17 @@ struct rp_step_rows {
     void *before; /* a copy of the state of rp_step_rows_start, or NULL */
     size_t before_bytes;
 
-    struct rp_step_sums sums;           /* of the step that is queued */
-    uint64_t batch, end;                /* the next micro-batch to plan, and the end of its step */
-    struct rp_row *rows;                /* [row_capacity] */
-    struct rp_fragment *fragments;      /* [fragment_capacity], of this node's rows */
-    struct rp_block_at *block_at;       /* [block_capacity]: pairs of each micro-batch */
+    struct rp_step_sums sums;      /* of the step that is queued */
+    uint64_t batch, end;           /* the next micro-batch to plan, and the end of its step */
+    struct rp_row *rows;           /* [row_capacity] */
+    struct rp_fragment *fragments; /* [fragment_capacity], of this node's rows */
+    struct rp_block_at *block_at;  /* [block_capacity]: pairs of each micro-batch */
     uint64_t row_count, fragment_count, block_count;
     uint64_t row_capacity, fragment_capacity, block_capacity;
     uint64_t next_row, next_fragment, next_block; /* the next ones to give out */
-    bool counts;                        /* the sums are right so far */
-    bool has_ended;                     /* no row follows the queued ones */
-    int code;                           /* negative: follows the queued rows, with `error` */
+    bool counts;                                  /* the sums are right so far */
+    bool has_ended;                               /* no row follows the queued ones */
+    int code; /* negative: follows the queued rows, with `error` */
     struct rp_error error;
 };
 

@@ -170,8 +170,8 @@ struct rp_stream {
     struct rp_plan *probe;         /* ours: checks tokens that trainers bring, and finds rows */
     struct rp_far_planner planner; /* finds rows that are far */
     struct rp_gain_log gain_log;
-    struct rp_far_row *far;        /* the requested row; NULL: near rows can be had, no far one */
-    struct rp_contract contract;   /* a view of: */
+    struct rp_far_row *far;      /* the requested row; NULL: near rows can be had, no far one */
+    struct rp_contract contract; /* a view of: */
     struct rp_mask_counts *mask_counts; /* [sources] */
     char *contract_text;
     char corpus_files[RP_HASH_HEX_BYTES]; /* trainers may expect it: config/description.h */
@@ -224,6 +224,7 @@ struct rp_delivery {
     struct rp_prefill *prefill;       /* the cache's; NULL = none */
     uint64_t published, published_ns; /* the sum of all tails, and when it was first seen so */
     bool skipping_absent;             /* a seat was skipped since the last attach */
+    bool is_to_rewind; /* a repeated stream: a consumer has left, so the next one begins a pass */
 };
 
 static inline bool rp_delivery_runs(const struct rp_delivery *delivery)

@@ -258,6 +258,12 @@ def test_drop_last_leaves_out_the_rows_after_the_last_step(program, folder, stre
     assert served.row == len(stream.rows) // STEP * STEP < len(stream.rows)
 
 
+def test_a_step_that_is_not_left_out_is_found(broken, folder, stream, monkeypatch):
+    monkeypatch.setenv("RP_DEFECT", "keep_last_step")
+    with pytest.raises(AssertionError):
+        test_drop_last_leaves_out_the_rows_after_the_last_step(broken, folder, stream)
+
+
 # ---- a second node -------------------------------------------------------------------------------
 
 

@@ -150,6 +150,12 @@ def test_appended_documents_join_at_the_next_start(program, folder, grow):
     finally:
         engine.kill()
     assert served.digest == after.digest
+    again = Served(after)
+    with ringpack.Replay(str(folder / "saved"), program=program, profile="full") as replay:
+        for step in 0, 1, 2:  # before and after the documents joined
+            for batches in replay.step(step):
+                for batch in batches:
+                    again.compare(batch)
 
 
 # ---- loaders, refusals ---------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of steps (flow/step_rows.h) and their sums: known before the step, wherever a flow begins, or said to be
- * unknown. flow_kit.h compares those that are known with the rows of all ranks. */
+/* Rows of steps (flow/step_rows.h) and their sums: known before the step, wherever a flow begins,
+ * or said to be unknown. flow_kit.h compares those that are known with the rows of all ranks. */
 #include "flow_kit.h"
 
 #include "flow/kept_steps.h"

@@ -8,6 +8,7 @@ from typing import Any
 from ._client import Client
 from ._library import RECORDS, SECTIONS
 from ._made import Recipe, Wishes
+from ._pairs import check_groups
 from ._views import FLAT, ROWS, Form, look_at, tensor_of
 from .batch import Batch
 from .errors import UsageError
@@ -41,8 +42,11 @@ def _sections_of(profile: Profile) -> list[str]:
 def add_defaults(options: dict[str, Any], kind: str, has_config: bool) -> bool:
     """Complete the options of an engine that a Loader describes. True if batches have the form of
     torch's loops: without a profile, if no config file may name one. `sections` adds to their
-    sections, as the engine adds it to a profile's."""
+    sections, as the engine adds it to a profile's. Rows of profile pairs are one pair each."""
     name, given = options.get("profile"), options.get("sections")
+    if name == "pairs" and not has_config:
+        options.setdefault("group", 2)
+        options.setdefault("max_docs_per_row", 2)
     if kind != "torch" or name is not None or has_config or "label_mode" in options:
         return False
     options.setdefault("token_dtype", "i64")
@@ -84,6 +88,8 @@ def form_of(client: Client, loader: Any) -> Form:
     tensors = tuple(name for name in sections if kind == "numpy" or name not in RECORDS)
     if profile is not None and profile in PROFILES:
         check_sections(profile, sections, client.geometry.label_mode, wishes.split is not None)
+        if profile == "pairs":
+            check_groups(client.contract())
         fields = PROFILES[profile].fields
     made = _made_of(wishes, client)
     if made and loader._is_static:

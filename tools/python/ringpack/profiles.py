@@ -26,6 +26,9 @@ grain       inputs, inputs_segment_ids, inputs_positions int32 (batch_size, L); 
 maxtext     inputs, inputs_position, inputs_segmentation, targets, targets_position,
             targets_segmentation int32 (batch_size, L); targets are shifted, and 0 with
             targets_segmentation 0 where there is none: both made
+pairs       input_ids, attention_mask, completion_mask int64 (2 * pairs, longest document): made.
+            The chosen documents, then their rejected ones; as the collators of TRL's DPOTrainer
+            and RewardTrainer, which takes no completion_mask. It needs `group: 2`
 =========== ====================================================================================
 
 Without a profile, and with the engine's other profiles (min, full), a batch has the names of Batch.
@@ -35,6 +38,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
 
 from ._boundaries import ends_of, real_lengths_of
+from ._pairs import NEEDED_BY_PAIRS, PAIRS
 from ._views import ONE_ROW
 from .errors import UsageError
 
@@ -291,6 +295,7 @@ PROFILES: dict[str, Profile] = {
         engine="grain",
         adds=("labels",),
     ),
+    "pairs": Profile(PAIRS, labels=ALIGNED, needs=NEEDED_BY_PAIRS),
 }
 
 
