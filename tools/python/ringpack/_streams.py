@@ -107,6 +107,10 @@ class Streamed(Passing):
     _name: Optional[str] = None  # of this stream, if it is another
     _pass: Any = None  # mark of the loop that began last
 
+    def _begin_position(self) -> None:
+        super()._begin_position()
+        self._others = {}
+
     @property
     def streams(self) -> tuple[str, ...]:
         """The names of all streams; empty if there is only one."""
@@ -171,12 +175,11 @@ class Streamed(Passing):
         return self._others[name]
 
     def _make_other(self, name: str) -> Any:
-        made = {**self._made, **self._made["options"]}
-        del made["options"]
+        made = dict(self._made)
         made.update(restart=True, run=self._given.run or MAIN)  # _settle() has its run
         if self._given.describes():
             made.update(start_engine=False, stream=name)
-        if made["digest_log"] is not None:
+        if made.get("digest_log") is not None:
             made["digest_log"] = os.path.join(made["digest_log"], name)
         other = type(self)(**made)
         other._parent, other._name = self, name
@@ -294,9 +297,9 @@ class Streamed(Passing):
             super().load_state_dict(state)
             return
         names, others = self.streams, dict[str, bytes]()
-        if not isinstance(state, Mapping):
+        if isinstance(state, (str, os.PathLike)):
             state, others = self._read_file(state, names)
-        elif STATE_KEY in state:
+        elif isinstance(state, Mapping) and STATE_KEY in state:
             main, others = split_states(state_bytes(state))
             state = {STATE_KEY: main} if others else state
         super().load_state_dict(state)

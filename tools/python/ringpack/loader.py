@@ -120,17 +120,17 @@ class Loader(Streamed):
 
     __signature__ = _Signature()
 
-    def __new__(cls, *_: Any, **arguments: Any) -> "Loader":
+    def __new__(cls, *config: Any, **arguments: Any) -> "Loader":
+        kind: Any = cls
         if cls is Loader and arguments.get("return_type") == "torch":
             import_torch()
+            from ._torch import TorchLoader as kind
+
             if arguments.get("device") is not None:
-                from ._device import DeviceLoader
-
-                return super().__new__(DeviceLoader)
-            from ._torch import TorchLoader
-
-            return super().__new__(TorchLoader)
-        return super().__new__(cls)
+                from ._device import DeviceLoader as kind
+        loader: Loader = super().__new__(kind)
+        loader._made = {**dict(zip(("config",), config)), **arguments}
+        return loader
 
     def __init__(
         self,
@@ -165,8 +165,6 @@ class Loader(Streamed):
         program: Optional[FilePath] = None,
         **options: "Unpack[Options]",
     ):
-        self._made, self._others = {**locals()}, {}
-        del self._made["self"]
         check_form(return_type, bool(pin_memory), keep)
         self._device = check_device(device, return_type, copy, static)
         keys = dict[str, Any](options)
@@ -189,10 +187,9 @@ class Loader(Streamed):
             Digests(digest_log, digest_steps),
             keys,
         )
-        own = "streams" not in keys  # otherwise a stream may have others
         self._connection = dict(
-            rows=(whole("batch_size", batch_size) or 0) * own,
-            seq_len=(whole("seq_len", seq_len) or 0) * own,
+            rows=(whole("batch_size", batch_size) or 0) * ("streams" not in keys),
+            seq_len=(whole("seq_len", seq_len) or 0) * ("streams" not in keys),
             restart_timeout=restart_timeout,
             monitor=monitor_of(monitor),
         )
@@ -203,8 +200,7 @@ class Loader(Streamed):
         self._is_own = copy is not False
         self._restart = restart_of(restart, return_type, keys.get("num_epochs"))
         self._set_look_ahead(look_ahead)
-        self._folder, self._program = working_folder(), program
-        self._start_timeout = start_timeout
+        self._folder, self._program, self._start_timeout = working_folder(), program, start_timeout
         self._begin_position()
 
     def _set_look_ahead(self, given: Optional[int], found: int = 0) -> None:
