@@ -209,7 +209,10 @@ class Streamed(Passing):
         return client
 
     def _revive(self) -> None:
-        (self._parent or super())._revive()
+        if self._parent is not None:
+            self._parent._revive()
+        else:
+            super()._revive()
 
     def _new_pass(self, fetcher: Any) -> Pass:
         return super()._new_pass(fetcher) if self._parent is None else WholePass(self, fetcher)
