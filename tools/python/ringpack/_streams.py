@@ -189,6 +189,12 @@ class Streamed(Passing):
     # ---- another stream -------------------------------------------------------------------------
 
     def _settle(self) -> None:
+        if self._parent is None and "stream" in self._given.options:
+            name = self._given.options["stream"]
+            raise UsageError(
+                f"stream={name!r}: a loader has all streams of its config",
+                f"leave it out, and iterate over loader.stream({name!r})",
+            )
         if self._parent is None or self._settled:
             super()._settle()
             return
