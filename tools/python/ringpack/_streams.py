@@ -100,16 +100,12 @@ class WholePass(Pass):
 class Streamed(Passing):
     """See Loader."""
 
-    _made: dict[str, Any]  # the arguments of the constructor
+    _arguments: dict[str, Any]  # the arguments of the constructor
     _names: Optional[tuple[str, ...]] = None  # of all streams, once known; () if it has only one
     _others: dict[str, Any]  # Loaders of the other streams that are in use, by name
     _parent: Any = None  # the Loader of the main stream
     _name: Optional[str] = None  # of this stream, if it is another
     _pass: Any = None  # mark of the loop that began last
-
-    def _begin_position(self) -> None:
-        super()._begin_position()
-        self._others = {}
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -175,7 +171,8 @@ class Streamed(Passing):
         return self._others[name]
 
     def _make_other(self, name: str) -> Any:
-        made = dict(self._made)
+        made = {**self._arguments, **self._arguments["options"]}
+        del made["options"]
         made.update(restart=True, run=self._given.run or MAIN)  # _settle() has its run
         if self._given.describes():
             made.update(start_engine=False, stream=name)
