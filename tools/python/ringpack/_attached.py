@@ -268,7 +268,7 @@ class Attached(Placed):
         engine, self._engine = self._engine, None
         if engine is not None:
             if ended and (self._ranks.world > 1 or self._ranks.replicas > 1):
-                if self._names:  # it stays at the end, for the evaluations
+                if len(self._names or ()) > 1:  # it stays at the end, for the evaluations
                     engine.cut_lifeline()
                 engine.await_end(_LAST_RANKS_S)
             engine.stop()

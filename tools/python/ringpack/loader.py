@@ -204,10 +204,9 @@ class Loader(Streamed):
             Digests(digest_log, digest_steps),
             keys,
         )
-        own = "streams" not in keys  # otherwise a stream may have others
         self._connection = dict(
-            rows=(whole("batch_size", batch_size) or 0) * own,
-            seq_len=(whole("seq_len", seq_len) or 0) * own,
+            rows=(whole("batch_size", batch_size) or 0) * ("streams" not in keys),
+            seq_len=(whole("seq_len", seq_len) or 0) * ("streams" not in keys),
             restart_timeout=restart_timeout,
             monitor=monitor_of(monitor),
         )
@@ -217,8 +216,7 @@ class Loader(Streamed):
         self._is_static, self._is_own = static, copy is not False
         self._restart = restart_of(restart, return_type, keys.get("num_epochs"))
         self._set_look_ahead(look_ahead)
-        self._folder, self._program = working_folder(), program
-        self._start_timeout = start_timeout
+        self._folder, self._program, self._start_timeout = working_folder(), program, start_timeout
         self._begin_position()
 
     def _keys_of(
