@@ -162,6 +162,8 @@ bool rp_plan_next_stage(const struct rp_plan *plan, struct rp_plan_stage *stage)
 
 /** The same in words; empty if it is not the end of a stage. */
 void rp_plan_stage_text(const struct rp_plan *plan, char *text, size_t capacity);
+/** The first row after `row` at which a stage or a record begins; UINT64_MAX: none. */
+uint64_t rp_plan_next_boundary(const struct rp_plan *plan, uint64_t row);
 /** Whether the plan is at a row of this run, or at its end. */
 bool rp_plan_is_in_run(const struct rp_plan *plan);
 
@@ -227,6 +229,7 @@ struct rp_plan_start {
     const struct rp_record *contract;
     const uint32_t *weights; /* other weights, accepted, in the order of the config; NULL: none */
     bool grow;               /* documents that were appended join */
+    bool keeps_records;      /* to deliver rows again: all records of the contract, and no other */
     /* Records that the run took while it ran; weights of the contract are known anyway. Entries
      * whose row is begun are ignored. */
     const struct rp_plan_record *ahead;

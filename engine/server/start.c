@@ -36,8 +36,7 @@ static int open_plans(struct rp_stream *stream, const struct rp_docs_per_row *do
                       struct rp_error *error)
 {
     const struct rp_config *config = stream->config;
-    struct rp_plan **plans[] = {&stream->plan, &stream->probe, &stream->planner.plan,
-                                &stream->scout};
+    struct rp_plan **plans[] = {&stream->plan, &stream->probe, &stream->planner.plan};
     int code = 0;
     stream->planner.accept_weights = stream->accepts_weights;
     for (size_t i = 0; i < RP_ARRAY_COUNT(plans) && code >= 0; i++)
@@ -86,16 +85,6 @@ static void warn_of_settings(const struct rp_config *config, const struct rp_cor
     }
 }
 
-/* The contract of a checkpoint; false: it has none. */
-static bool contract_of(const struct rp_checkpoint *checkpoint, struct rp_contract *contract)
-{
-    size_t bytes;
-    const char *text = checkpoint
-                           ? rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTRACT, &bytes)
-                           : NULL;
-    return text && rp_contract_open(contract, text, bytes, NULL) == 0;
-}
-
 /* Log the settings in which this run differs from the run that wrote the checkpoint. All of these
  * may change, but a change may be a mistake. A checkpoint of an older ringpack has no contract. */
 static void tell_changes(const struct rp_stream *stream, const struct rp_checkpoint *checkpoint)
@@ -104,7 +93,7 @@ static void tell_changes(const struct rp_stream *stream, const struct rp_checkpo
                                             stream->config->weight_unit, 0};
     struct rp_contract had;
     struct rp_error difference;
-    if (!contract_of(checkpoint, &had))
+    if (!rp_contract_of_checkpoint(checkpoint, &had))
         return;
     if (rp_contract_compare(&had, &stream->contract, &sides, &difference) < 0)
         rp_log_event(RP_EVENT_contract_changed, "changed since the checkpoint: %s",
@@ -270,12 +259,13 @@ static int start_plan(struct rp_engine *engine, const struct rp_checkpoint *chec
                       const struct rp_records_ahead *ahead, struct rp_error *error)
 {
     struct rp_contract contract;
-    bool is_known = contract_of(checkpoint, &contract);
-    const struct rp_plan_start start = {.accept_weights = accept_weights,
-                                        .contract = is_known ? &contract.stream : NULL,
-                                        .grow = engine->config->grow,
-                                        .ahead = ahead->list,
-                                        .ahead_count = ahead->count};
+    const struct rp_plan_start start = {
+        .accept_weights = accept_weights,
+        .contract = rp_engine_records_of(engine, checkpoint, &contract),
+        .keeps_records = engine->options->records != NULL,
+        .grow = engine->config->grow,
+        .ahead = ahead->list,
+        .ahead_count = ahead->count};
     return rp_plan_start(engine->stream.plan, token, token_bytes, &start, error);
 }
 
@@ -318,7 +308,7 @@ static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint
 /* All plans go to rows of the stream as it was started. */
 static int follow_start(struct rp_stream *stream, struct rp_error *error)
 {
-    struct rp_plan *plans[] = {stream->probe, stream->planner.plan, stream->scout};
+    struct rp_plan *plans[] = {stream->probe, stream->planner.plan};
     int code = 0;
     for (size_t i = 0; i < RP_ARRAY_COUNT(plans) && code >= 0; i++)
         code = plans[i] ? rp_plan_follow(plans[i], stream->plan, error) : 0;
@@ -360,10 +350,9 @@ static int save_start_state(struct rp_stream *stream, struct rp_error *error)
 static bool has_same_rows(const struct rp_stream *stream, const struct rp_checkpoint *checkpoint)
 {
     struct rp_contract had;
-    if (rp_plan_version(stream->plan) == 1 || RP_DEFECT(keep_grown_contents))
-        return true;
-    return contract_of(checkpoint, &had) &&
-           rp_hash128_equal(rp_record_hash(&had.stream), stream->identity);
+    return rp_plan_version(stream->plan) == 1 || RP_DEFECT(keep_grown_contents) ||
+           (rp_contract_of_checkpoint(checkpoint, &had) &&
+            rp_hash128_equal(rp_record_hash(&had.stream), stream->identity));
 }
 
 /* A selection, limits or skips may leave a new stream of version 2 without a row. Moves the probe,
@@ -393,6 +382,7 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
 {
     struct rp_stream *stream = &engine->stream;
     struct rp_records_ahead ahead = {NULL, 0};
+    struct rp_contract had;
     bool reweighted = false;
     int code = save_zero_state(stream, error);
     if (code >= 0)
@@ -410,6 +400,8 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
         code = save_start_state(stream, error);
     if (code >= 0)
         code = check_first_row(stream, error);
+    if (code >= 0 && rp_contract_of_checkpoint(checkpoint, &had))
+        code = rp_stream_check_columns(&had, &stream->contract, error);
     engine->saving.started_reweighted = reweighted;
     if (code >= 0 && checkpoint) {
         engine->saving.started_from = strdup(rp_checkpoint_path(checkpoint));
@@ -449,9 +441,8 @@ static int open_corpus(struct rp_engine *engine, const struct rp_checkpoint *che
     bool has_contents = checkpoint &&
                         rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTENTS, &bytes);
     struct rp_contract contract;
-    bool is_known = contract_of(checkpoint, &contract);
     int code = rp_stream_open_corpus_with(&engine->stream.corpus, engine->config, has_contents,
-                                          is_known ? &contract.stream : NULL,
+                                          rp_engine_records_of(engine, checkpoint, &contract),
                                           saving->checkpoints ? &gate : NULL, error);
     /* A directory that cannot be written is reported as such, not as an error of the source. */
     int tried = code < 0 && saving->checkpoints ? finish_trial(saving->checkpoints, error) : 0;
@@ -476,7 +467,7 @@ int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error)
     if (code >= 0)
         code = prepare_states(engine, checkpoint, error);
     if (code >= 0 && !checkpoint && !engine->options->state)
-        rp_gain_log(engine->config, engine->stream.corpus);
+        rp_gain_log_start(&engine->stream.gain_log, engine->config, engine->stream.corpus);
     if (code >= 0 && checkpoint && engine->saving.saved_row == engine->stream.start_row)
         know_start_state(engine);
     if (engine->stream.contents)

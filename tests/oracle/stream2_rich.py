@@ -71,6 +71,15 @@ def random_range(rng, stream, source):
         source["is_percent"] = True
 
 
+def add_limits(rng, stream):
+    """A record of limits that were in force before it."""
+    names = [name for name, weight in stream["stages"][0]["weight"].items() if float(weight) > 0]
+    limits = {"max_epochs": rng.choice([0, 1, 2]), "max_tokens": rng.choice([0, 0, 20, 100])}
+    limits["on_exhausted"] = rng.choice(["continue", "stop"])
+    before = {name: limits for name in rng.sample(names, rng.randint(1, len(names)))}
+    record_at(stream, rng.randint(1, 15))["limits_before"] = before
+
+
 def add_growth(rng, stream, rows):
     """Stage 0 takes fewer documents than there are; a stage or a record has the others later."""
     for source in stream["sources"]:
@@ -261,6 +270,8 @@ def rich_stream(rng):
         add_weights(rng, stream)
     if rng.random() < 0.3:
         add_growth(rng, stream, {})
+    if rng.random() < 0.2:
+        add_limits(rng, stream)
     for source in stream["sources"]:
         source["sampled"] = prints_of(source["name"])
         if rng.random() < 0.3:

@@ -97,3 +97,18 @@ def test_an_interrupt_while_a_batch_is_copied_costs_no_batch(fake, monkeypatch):
                     next(loader)
                 assert loader.next_row == ROWS
         assert (next(loader)["input_ids"] == tokens(1)).all()
+
+
+def test_a_handler_that_closes_while_a_batch_is_copied(fake, monkeypatch):
+    """The memory that is being read stays until then; without it this process would end."""
+    own = ringpack.batch.own
+
+    def close_and_copy(view, is_locked):
+        loader.close()
+        return own(view, is_locked)
+
+    monkeypatch.setattr(ringpack.batch, "own", close_and_copy)
+    loader = ringpack.Loader(run="x", copy=True)
+    with pytest.raises(ringpack.RingpackError, match="closed"):
+        next(loader)
+    monkeypatch.undo()

@@ -1,104 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Page-locked rings, on a simulated CUDA: their registration, and the return of slots."""
 
-import contextlib
 import logging
 
 import numpy
 import pytest
 import ringpack
+from cuda_kit import FakeStream, cuda  # noqa: F401
 from test_copies import WAYS
 
 torch = pytest.importorskip("torch")
 SLOTS, POISON = 4, 0x5A5A5A5A
-
-
-class FakeStream:
-    """Stands still until a test moves it. `recorded`: events put on it; `reached`: those passed."""
-
-    def __init__(self, device=0):
-        self.device, self.recorded, self.reached = device, 0, 0
-
-    def run(self):
-        self.reached = self.recorded
-
-
-class FakeEvent:
-    """Is passed when its stream has come to its place."""
-
-    def record(self, stream):
-        self.stream = stream
-        stream.recorded += 1
-        self.place = stream.recorded
-
-    def query(self):
-        return self.stream.reached >= self.place
-
-    def synchronize(self):
-        FakeCuda.waits += 1
-        self.stream.reached = max(self.stream.reached, self.place)
-
-
-class FakeCuda:
-    """torch.cuda of a machine with two GPUs; this process uses the first."""
-
-    Event = FakeEvent
-    status = 0
-
-    @classmethod
-    def reset(cls):
-        cls.waits = cls.status = 0
-        cls.calls, cls.used, cls.asked = [], {0}, set()
-        cls.current = {0: FakeStream(0), 1: FakeStream(1)}
-
-    is_available = is_initialized = staticmethod(lambda: True)
-
-    @classmethod
-    def cudart(cls):
-        return cls
-
-    @classmethod
-    def device_count(cls):
-        return len(cls.current)
-
-    @classmethod
-    def current_device(cls):
-        return 0
-
-    @classmethod
-    def current_stream(cls, device):
-        cls.asked.add(device)
-        return cls.current[device]
-
-    @classmethod
-    @contextlib.contextmanager
-    def stream(cls, side):
-        before, cls.current[side.device] = cls.current[side.device], side
-        yield
-        cls.current[side.device] = before
-
-    @classmethod
-    def synchronize(cls, device):
-        cls.current[device].run()
-
-    @classmethod
-    def cudaHostRegister(cls, address, size, flags):
-        cls.calls.append(("register", address, size, flags))
-        return cls.status
-
-    @classmethod
-    def cudaHostUnregister(cls, address):
-        cls.calls.append(("unregister", address))
-        return 0
-
-
-@pytest.fixture
-def cuda(monkeypatch):
-    FakeCuda.reset()
-    monkeypatch.setattr(torch, "cuda", FakeCuda)
-    used = lambda device: device in FakeCuda.used  # noqa: E731
-    monkeypatch.setattr(torch._C, "_cuda_hasPrimaryContext", used, raising=False)
-    return FakeCuda
 
 
 @pytest.fixture

@@ -128,7 +128,7 @@ def one_way(files):
 
 PACKAGE = "tools/python/ringpack/"
 # A Loader makes itself one for torch on request; only then may torch be imported.
-MAY_RETURN = {(PACKAGE + "loader.py", PACKAGE + "_torch.py")}
+MAY_RETURN = {(PACKAGE + "loader.py", PACKAGE + name) for name in ("_torch.py", "_device.py")}
 
 
 def imported_by(path, tree):

@@ -26,6 +26,9 @@ struct rp_stream_resume {
     /* Other weights, by source of the config, that were accepted (section 12.4, 7). NULL: none */
     const uint32_t *weights;
     bool grow; /* documents that were appended become a record */
+    /* The token is of a row of the same calendar: limits that are reached may not differ, and make
+     * no record. */
+    bool keeps_limits;
 };
 
 /** The calendar and the plan of `spec` at the row of a token. Every byte of it is checked first.

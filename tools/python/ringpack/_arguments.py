@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional, Union
 
-from ._views import KINDS, import_jax
+from ._views import KINDS, import_jax, import_torch
 from .errors import UsageError
 
 FilePath = Union[str, "os.PathLike[str]"]
@@ -92,6 +92,27 @@ def check_form(return_type: str, pin_memory: bool, keep: int) -> None:
         raise ValueError("pin_memory=True needs return_type='torch'")
     if keep < 1:
         raise ValueError(f"keep is {keep}: expected 1 or more")
+
+
+def check_device(given: Any, return_type: str, copy: Optional[bool], static: bool) -> Any:
+    """The torch.device that is given, or None. ValueError: none that batches are copied to."""
+    if given is None:
+        if static:
+            raise ValueError("static=True needs device, whose memory it uses again")
+        return None
+    if return_type != "torch":
+        raise ValueError(f"device={given!r} needs return_type='torch'")
+    if copy is False:
+        raise ValueError("copy=False gives views of the ring, and device= copies on a device")
+    if static and copy:
+        raise ValueError("copy=True gives tensors that last, and static=True the same ones again")
+    try:
+        device = import_torch().device(given)
+    except (RuntimeError, TypeError) as failure:
+        raise ValueError(f"device is {given!r}: {failure}") from None
+    if device.type not in ("cpu", "cuda"):
+        raise ValueError(f"device is {given!r}: expected 'cuda', 'cuda:N' or 'cpu'")
+    return device
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

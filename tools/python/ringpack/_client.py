@@ -371,10 +371,13 @@ class Client:
         self._check_process()
         terms = self._pending()
         if terms is not None:
-            info, geometry = terms.info, self.geometry
-            rows = info.rows * geometry.world
-            return int(info.first_row - geometry.rank * info.rows - info.micro_batch * rows)
+            return self.step_row_of(terms.info)
         return int(self._c.rp_client_step_row(self._client))
+
+    def step_row_of(self, info: BatchInfo) -> int:
+        """First row of the step of a batch."""
+        rows, geometry = info.rows * self.geometry.world, self.geometry
+        return int(info.first_row - geometry.rank * info.rows - info.micro_batch * rows)
 
     def calendar(self) -> Calendar:
         return Calendar(self.contract())
@@ -426,10 +429,7 @@ class Client:
         if self.is_ours() and not self.closed:
             if self._pending() is not None:
                 self.revoked = True  # C4
-            taking, self.taking = self.taking, None
-            if taking is not None:
-                self.give_back(taking.held)
-            del taking
+            self.taking = None  # its reader, which this call may have interrupted, still has it
             self._return_dead()
             pins, self.pins = self.pins, None
             if pins is not None:

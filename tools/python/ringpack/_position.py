@@ -148,14 +148,16 @@ class Positioned(Attached):
     @property
     def global_batch_size(self) -> int:
         """Rows of the step that has the next batch, of all ranks."""
-        client = self.attach()._client
-        return int(client.calendar().global_batch_size(client.step_row()))
+        return int(self.attach()._client.calendar().global_batch_size(self._step_row()))
 
     @property
     def micro_batches(self) -> int:
         """Batches of this rank in the step that has the next batch: to accumulate."""
-        client = self.attach()._client
-        return int(client.calendar().micro_batches(client.step_row()))
+        return int(self.attach()._client.calendar().micro_batches(self._step_row()))
+
+    def _step_row(self) -> int:
+        """First row of the step that has the next batch."""
+        return int(self.attach()._client.step_row())
 
     def skip(
         self,
