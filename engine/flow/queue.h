@@ -73,8 +73,8 @@ RP_MUST_CHECK int rp_queue_end_batch(const struct rp_queue *own, uint64_t batch,
 
 /** The most positions of one step whose states are kept, and that the plan is ahead of dispatch. */
 uint64_t rp_queue_states(const struct rp_flow_options *options);
-/** Save the plan's state as the state of a position, unless the position has one: an earlier start has
- * saved it, and the engine may be reading it. */
+/** Save the plan's state as the state of a position, unless the position has one: an earlier start
+ * has saved it, and the engine may be reading it. */
 RP_MUST_CHECK int rp_queue_save(const struct rp_arena *arena, const struct rp_plan *plan,
                                 uint64_t position, struct rp_error *error);
 
