@@ -70,9 +70,10 @@ def attach(
 
     Batches are copies, on the GPU if there is one: gradients may be accumulated over more batches
     than the ring has slots. A resume skips no batches (ignore_data_skip), and
-    resume_from_checkpoint=True means last_checkpoint(). With max_steps the stream may be endless; otherwise num_train_epochs must equal num_epochs of the
-    loader, and training runs to the end of the stream. A step without a label has loss 0. Several
-    ranks compare their next rows first (check_ranks).
+    resume_from_checkpoint=True means last_checkpoint(). With max_steps the stream may be endless;
+    otherwise num_train_epochs must equal num_epochs of the loader, and training runs to the end of
+    the stream. A step without a label has loss 0. Several ranks compare their next rows first
+    (check_ranks).
 
     UsageError, here or in train(): the setting that does not fit, and the argument to change."""
     from transformers import TrainerCallback
