@@ -82,7 +82,7 @@ class Recipe(NamedTuple):
 
     section: str  # of the run
     split: Optional[Split] = None
-    ahead: int = 0  # labels: tokens further ahead than those of the run
+    ahead: int = 0  # labels: tokens further ahead than the run's
     dtype: Any = None  # numpy's; None: of the section
     ignored: int = IGNORED  # labels: in place of IGNORED
 

@@ -107,6 +107,10 @@ class Streamed(Passing):
     _name: Optional[str] = None  # of this stream, if it is another
     _pass: Any = None  # mark of the loop that began last
 
+    def _begin_position(self) -> None:
+        super()._begin_position()
+        self._others = {}
+
     @property
     def streams(self) -> tuple[str, ...]:
         """The names of all streams; empty if there is only one."""
