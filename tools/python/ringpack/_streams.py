@@ -107,6 +107,10 @@ class Streamed(Passing):
     _name: Optional[str] = None  # of this stream, if it is another
     _pass: Any = None  # mark of the loop that began last
 
+    def _begin_position(self) -> None:
+        super()._begin_position()
+        self._others = {}
+
     @property
     def streams(self) -> tuple[str, ...]:
         """The names of all streams; empty if there is only one."""
@@ -132,7 +136,7 @@ class Streamed(Passing):
         import json
 
         told = json.loads(ask_engine("rp_run_stat", self.run, self._connection["run_dir"]))
-        return tuple(told.get("streams", ()))
+        return tuple(told.get("streams") or ())
 
     def stream(self, name: str) -> Any:
         """The Loader of one of the streams of the config, or of the run; the same one each time.

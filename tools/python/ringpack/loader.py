@@ -186,8 +186,7 @@ class Loader(Streamed):
         program: Optional[FilePath] = None,
         **options: "Unpack[Options]",
     ):
-        self._arguments, self._others = {**locals()}, {}
-        del self._arguments["self"]
+        self._arguments = {name: value for name, value in locals().items() if name != "self"}
         check_form(return_type, bool(pin_memory), keep)
         self._device = check_device(device, return_type, copy, static)
         keys = self._keys_of(options, config, corpus, profile, return_type, start_engine)
