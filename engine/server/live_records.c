@@ -358,8 +358,8 @@ static int apply(struct rp_engine *engine, struct rp_grown *grown, struct rp_err
     if (code >= 0)
         code = rp_engine_describe(engine, error);
     rp_flow_forget_states_after(engine->delivery.flow, published);
-    rp_kept_steps_forget_from(engine->delivery.steps,
-                              rp_delivery_row(&engine->delivery, begun_end(&engine->delivery)));
+    rp_sums_forget_from(engine->delivery.steps,
+                        rp_delivery_row(&engine->delivery, begun_end(&engine->delivery)));
     if (stream->kept_row > published) {
         free(stream->kept_state);
         stream->kept_state = NULL;
