@@ -100,7 +100,7 @@ static void add_streams(json_t *object, const struct rp_config *config)
 {
     const struct rp_config_streams *streams = &config->streams;
     const char *name = rp_config_stream_name(config);
-    json_t *names = json_array();
+    json_t *names = name ? json_array() : json_null();
     for (uint32_t i = 0; i < streams->count; i++)
         json_array_append_new(names, json_string(streams->streams[i].name));
     json_object_set_new(object, "stream_name", name ? json_string(name) : json_null());

@@ -136,7 +136,7 @@ class Streamed(Passing):
         import json
 
         told = json.loads(ask_engine("rp_run_stat", self.run, self._connection["run_dir"]))
-        return tuple(told.get("streams", ()))
+        return tuple(told.get("streams") or ())
 
     def stream(self, name: str) -> Any:
         """The Loader of one of the streams of the config, or of the run; the same one each time.

@@ -50,9 +50,7 @@ def last_checkpoint(folder: FilePath) -> Optional[str]:
     return None
 
 
-def attach(
-    trainer: Any, loader: Loader, eval_loader: Any = None, *, check: bool = True
-) -> Any:
+def attach(trainer: Any, loader: Loader, eval_loader: Any = None, *, check: bool = True) -> Any:
     """Make a Trainer train on a loader, save its position in each checkpoint, and continue there
     when it resumes. Returns the trainer.
 
