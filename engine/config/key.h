@@ -60,6 +60,8 @@ enum rp_key_kind {
     X(run, run, TEXT, NULL, "default", 0, 0, "name by which trainers find the engine")             \
     X(sources, sources, SOURCES, NULL, "(required)", 0, 0,                                         \
       "where the tokens are: paths, or a mapping of name, weight, shards, format, ...")            \
+    X(removed, removed, WEIGHTS, NULL, "(none)", 0, 0,                                             \
+      "sources of earlier starts, with the weight that they had in `sources`")                     \
     X(stream_version, stream_version, COUNT, NULL, "(2; of a run that resumes: its own)", 1, 2,    \
       "rules of the stream; 2 has stages, limits and selections (stages.md)")                      \
     X(seed, seed, COUNT, NULL, "0", 0, UINT64_MAX, "key of the order of documents")                \

@@ -94,7 +94,7 @@ static void tell_changes(const struct rp_stream *stream, const struct rp_checkpo
                                             stream->config->weight_unit, 0};
     struct rp_contract had;
     struct rp_error difference;
-    if (!rp_contract_of_checkpoint(checkpoint, &had))
+    if (!rp_engine_contract_of(checkpoint, &had))
         return;
     if (rp_contract_compare(&had, &stream->contract, &sides, &difference) < 0)
         rp_log_event(RP_EVENT_contract_changed, "changed since the checkpoint: %s",
@@ -353,7 +353,7 @@ static bool has_same_rows(const struct rp_stream *stream, const struct rp_checkp
     struct rp_contract had;
     if (rp_plan_version(stream->plan) == 1 || RP_DEFECT(keep_grown_contents))
         return true;
-    return rp_contract_of_checkpoint(checkpoint, &had) &&
+    return rp_engine_contract_of(checkpoint, &had) &&
            rp_hash128_equal(rp_record_hash(&had.stream), stream->identity);
 }
 

@@ -113,6 +113,7 @@ ALLOWED = [
     (nothing, {"names": ("old", "books", "web")}, 180),
     (new_source, {"names": ("web", "books", "late", "old")}, 160),
     (nothing, {"skip": {"rows": [150]}}, 150),
+    (nothing, {"names": ("web", "books"), "removed": {"old": 1}}, 180),
 ]
 
 
@@ -162,7 +163,7 @@ REFUSED = [
     (nothing, {"group": 2}, "group"),
     (nothing, {"skip": {"rows": [3]}}, "skip"),
     (nothing, {"names": ("web", "old")}, "books"),
-    (no_old, {"names": ("web", "books")}, "of the stage from row 0 differs"),
+    (no_old, {"names": ("web", "books")}, "source old is not in the config, and stages"),
     (nothing, {"lanes": 2}, "lanes"),
     (nothing, {"stream_version": 1, "stages": None, "spread": None}, "stream_version"),
 ]

@@ -127,6 +127,8 @@ class AlertOptions(TypedDict, total=False):
 class RunOptions(TypedDict, total=False):
     """The other keys: they may change on resume."""
 
+    removed: Union[str, Mapping[str, Any]]
+    """sources of earlier starts, with the weight that they had in `sources`"""
     stages: Union[str, Sequence[Union[StageOptions, Mapping[str, Any]]]]
     """weights, limits and packing from a row on (stream_version: 2)"""
     skip: Union[str, Mapping[str, Any]]
