@@ -152,7 +152,13 @@ def no_old(keys, used):
     """Its weight in force is 0, but stage 0, which is begun, has named it."""
 
 
+def more_documents(keys, used):
+    keys["stages"][2]["documents"] = {"web": 61}
+    keys["grow"] = False
+
+
 REFUSED = [
+    (more_documents, {}, "row 160: .*documents: expected at most 60, .* found 61"),
     (past, {}, r"weight\[0000\] of the stage from row 80 differs: the state has 1, this run has 2"),
     (earlier_end, {}, "row"),
     (select, {}, "selection"),
@@ -175,3 +181,5 @@ def test_refused_changes(program, folder, sources, saved, change, keys, message)
     with pytest.raises(ringpack.RingpackError, match=message) as told, loader:
         pass
     assert told.value.hint
+    if change is more_documents:
+        assert "`ringpack grow RUN web=61 --at-step STEP`" in told.value.hint
