@@ -63,6 +63,12 @@ enum rp_switch { RP_SWITCH_AUTO, RP_SWITCH_ON, RP_SWITCH_OFF };
 /* Why a config has its stream version: the key; a state token; or the run is new. */
 enum rp_version_from { RP_VERSION_GIVEN, RP_VERSION_KEPT, RP_VERSION_NEW };
 
+/* Side columns, in the order of enum rp_side_of. */
+struct rp_config_sides {
+    char names[RP_SIDES_MAX][RP_SIDE_NAME_BYTES];
+    uint32_t of[RP_SIDES_MAX], count;
+};
+
 struct rp_config {
     char *path;   /* the YAML file's; NULL = no file was read */
     char *called; /* name of that file in messages: its path, or the name of a memfd */
@@ -70,6 +76,10 @@ struct rp_config {
     char *given;  /* keys set by rp_config_set, for rp_config_kept_text; NULL = none */
     char *run;    /* trainers find the engine by this name: [A-Za-z0-9._-]{1,64}; default "default"
                    */
+
+    struct rp_config_streams streams; /* none */
+    char *stream;                     /* the one that is meant; NULL: the main one */
+    bool is_repeated; /* it is another than the main stream: trainers read it in passes */
 
     /* the stream: identity (engine/plan/STREAM.md) */
     struct rp_config_source *sources;
@@ -114,6 +124,9 @@ struct rp_config {
     char *profile;                    /* one of RP_PROFILES; default min */
     uint32_t sections; /* bit per rp_section: `sections`, and the sections of the given profile */
     uint32_t sections_unlisted; /* which a profile has added to a list that names some of its own */
+    /* names with commas between them; NULL = none */
+    char *columns, *label_columns, *document_columns;
+    struct rp_config_sides sides; /* the same, once the config is finished */
     uint32_t token_dtype; /* `token_dtype`: i32 | i64 | u16 (enum rp_dtype), for input_ids, labels
                            * and position_ids (labels and position_ids are i32 when it is u16) */
     uint32_t label_mode;  /* `label_mode`: shifted | aligned */
@@ -214,6 +227,14 @@ void rp_config_place_text(const struct rp_config *config, const char *key,
 
 /* The version of a run that begins, if its config has none (plan/STREAM2.md section 12.6). */
 #define RP_STREAM_VERSION_NEW 2u
+
+/** Make this the config of the stream that `stream` names, or of the main one, `train` or else the
+ * first: its keys replace the keys at the top, but for options. The run of another stream than the
+ * main one is RUN.STREAM. No effect without `streams`, or if it was called before.
+ * rp_config_finish calls it; commands that read `run` or `checkpoint_dir` before call it first. */
+RP_MUST_CHECK int rp_config_choose_stream(struct rp_config *config, struct rp_error *error);
+/** The name of the chosen stream; NULL without `streams`. */
+const char *rp_config_stream_name(const struct rp_config *config);
 
 /** The run continues from a state of this stream version: a config without the key has it. Before
  * rp_config_finish. */

@@ -319,6 +319,7 @@ static const struct profile {
     {"olmo", BIT(LOSS_MASK), RP_DTYPE_I64, RP_LABELS_SHIFTED},
     {"torchtitan", BIT(LABELS) | BIT(POSITION_IDS) | BIT(CU_SEQLENS), RP_DTYPE_I64,
      RP_LABELS_SHIFTED},
+    {"pairs", BIT(LABELS), RP_DTYPE_I64, RP_LABELS_ALIGNED},
     {"full", (1u << RP_SECTION_ROW_PLANS) - 1, RP_DTYPE_I32, RP_LABELS_SHIFTED},
 };
 
@@ -343,6 +344,9 @@ static int finish_batch(struct rp_config *config, struct rp_error *error)
     int index = rp_word_index(RP_PROFILES, config->profile);
     RP_ASSERT(index >= 0 && !strcmp(profiles[index].name, config->profile));
     const struct profile *profile = &profiles[index];
+    if (!strcmp(profile->name, "pairs") && config->group % 2 != 0)
+        return FAIL_AT(config, profile, "add `group: 2`", error,
+                       "pairs: expected a group of 2 documents, found %" PRIu32, config->group);
     uint32_t always = BIT(ROWS) | BIT(DOC_LENS) | BIT(INPUT_IDS), listed = config->sections;
     if (!config->lines[RP_KEY_sections] || config->lines[RP_KEY_profile])
         config->sections |= profile->sections;
@@ -411,7 +415,9 @@ int rp_config_make_private(struct rp_config *config, struct rp_error *error)
 
 int rp_config_finish(struct rp_config *config, struct rp_error *error)
 {
-    int code = rp_key_fill_texts(rp_config_key_table, RP_KEY_COUNT, config, error);
+    int code = rp_config_choose_stream(config, error);
+    if (code == 0)
+        code = rp_key_fill_texts(rp_config_key_table, RP_KEY_COUNT, config, error);
     if (code == 0)
         code = check_ranges(config, error);
     if (code == 0)
@@ -430,6 +436,8 @@ int rp_config_finish(struct rp_config *config, struct rp_error *error)
         code = finish_ranks(config, error);
     if (code == 0)
         code = finish_batch(config, error);
+    if (code == 0)
+        code = rp_config_finish_sides(config, error);
     if (code == 0)
         code = rp_config_finish_version(config, error);
     if (code == 0)

@@ -20,6 +20,8 @@
 #include "base/mem.h"
 #include "base/text.h"
 
+#define CORPUS "corpus"
+
 int rp_key_fail(struct rp_key_place place, const char *key, const char *hint,
                 struct rp_error *error, const char *format, ...)
 {
@@ -57,9 +59,11 @@ const struct rp_config_older_name rp_config_older_names[] = {
     {NULL, NULL},
 };
 
-/* `name`, or the name that the key has now. */
+/* `name`, or the present name of the key; `corpus` is another name of `sources`, as in Python. */
 static const char *newer(const char *name)
 {
+    if (!strcmp(name, CORPUS))
+        return "sources";
     for (const struct rp_config_older_name *entry = rp_config_older_names; entry->older; entry++)
         if (!strcmp(entry->older, name))
             return entry->name;
@@ -70,7 +74,7 @@ void rp_key_tell_older(const struct rp_config *config, const struct rp_key *key,
 {
     char wanted[RP_TEXT_WORD_MAX];
     undashed(wanted, name);
-    if (strcmp(wanted, key->name) != 0 && !config->is_kept)
+    if (strcmp(wanted, key->name) != 0 && strcmp(wanted, CORPUS) != 0 && !config->is_kept)
         rp_log(RP_LOG_WARNING,
                "config: `%s` is now `%s`; the next version does not read the older name", wanted,
                key->name);
@@ -355,7 +359,7 @@ bool rp_key_is_program_path(const struct rp_key *key, const char *text)
 static int set_text(const struct rp_key *key, void *object, const char *text,
                     struct rp_key_place place, struct rp_error *error)
 {
-    if (!*text)
+    if (!*text && key->kind != RP_KIND_NAMES)
         return rp_key_expected(place, key, "a text that is not empty", text, error);
     if (key->kind == RP_KIND_PATH && strchr("~$", text[0])) /* a shell does not expand --key=~/x */
         return rp_key_expected(place, key, "a path that is written out (~ and $ are not expanded)",
@@ -408,6 +412,7 @@ int rp_key_set(const struct rp_key *key, void *object, const char *text, struct 
             return expected_word(place, key, key->words, text, error);
         return set_text(key, object, text, place, error);
     case RP_KIND_TEXT:
+    case RP_KIND_NAMES:
     case RP_KIND_PATH:
     case RP_KIND_COMMAND:
         return set_text(key, object, text, place, error);
@@ -442,7 +447,7 @@ bool rp_key_is_nested(const struct rp_key *key)
 static bool is_text(const struct rp_key *key)
 {
     return key->kind == RP_KIND_TEXT || key->kind == RP_KIND_WORD || key->kind == RP_KIND_PATH ||
-           key->kind == RP_KIND_COMMAND;
+           key->kind == RP_KIND_COMMAND || key->kind == RP_KIND_NAMES;
 }
 
 void rp_key_set_standards(const struct rp_key *table, size_t count, void *object)

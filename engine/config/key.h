@@ -29,6 +29,7 @@ enum rp_key_kind {
     RP_KIND_WEIGHT,   /* decimal number, stored in millionths */
     RP_KIND_RANKS,    /* `3` or `0-3` */
     RP_KIND_SECTIONS, /* list of section names */
+    RP_KIND_NAMES,    /* list of names, stored as one text with commas */
     RP_KIND_COMMAND,  /* list of a program and its arguments; a program with a slash is a path */
     RP_KIND_SHARDS,   /* list of paths and globs */
     RP_KIND_SOURCES,  /* list of sources */
@@ -44,12 +45,13 @@ enum rp_key_kind {
     RP_KIND_FILES,   /* to paths */
     RP_KIND_NUMBERS, /* to whole numbers */
     RP_KIND_STAGES,  /* list of stages */
+    RP_KIND_STREAMS, /* mapping of names to mappings of keys of the config */
 };
 
 #define RP_FORMAT_WORD(id, name) "|" name
 #define RP_FORMATS "auto" RP_FORMAT_LIST(RP_FORMAT_WORD)
 #define RP_TYPES "u8|u16|i16|i32|u32|i64|i8|u64"
-#define RP_PROFILES "min|hf|trl|megatron|grain|olmo|torchtitan|full"
+#define RP_PROFILES "min|hf|trl|megatron|grain|olmo|torchtitan|pairs|full"
 /* In the order of enum rp_section. */
 #define RP_SECTION_WORDS                                                                           \
     "rows|doc_lens|input_ids|labels|position_ids|segment_ids|loss_mask|cu_seqlens|provenance"
@@ -62,6 +64,11 @@ enum rp_key_kind {
       "where the tokens are: paths, or a mapping of name, weight, shards, format, ...")            \
     X(removed, removed, WEIGHTS, NULL, "(none)", 0, 0,                                             \
       "sources of earlier starts, with the weight that they had in `sources`")                     \
+    X(streams, streams, STREAMS, NULL, "(the config is of one)", 0, 0,                             \
+      "streams of one engine by name, each with the keys in which it differs: {train: {}, eval: "  \
+      "{num_epochs: 1}}")                                                                          \
+    X(stream, stream, TEXT, NULL, "(train, or else the first)", 0, 0,                              \
+      "the one of the streams that is meant")                                                      \
     X(stream_version, stream_version, COUNT, NULL, "(2; of a run that resumes: its own)", 1, 2,    \
       "rules of the stream; 2 has stages, limits and selections (stages.md)")                      \
     X(seed, seed, COUNT, NULL, "0", 0, UINT64_MAX, "key of the order of documents")                \
@@ -123,6 +130,12 @@ enum rp_key_kind {
       "sections and types that a framework expects")                                               \
     X(sections, sections, SECTIONS, NULL, "(of the profile)", 0, 0,                                \
       "sections of a batch: added to the sections of a given profile, else these only")            \
+    X(columns, columns, NAMES, NULL, "(none)", 0, 0,                                               \
+      "side columns of batches: values for each token, from files next to the shards")             \
+    X(label_columns, label_columns, NAMES, NULL, "(none)", 0, 0,                                   \
+      "the same, each value in the place that has its token as label")                             \
+    X(document_columns, document_columns, NAMES, NULL, "(none)", 0, 0,                             \
+      "columns of the index in batches: a number for the document of each fragment")               \
     X(token_dtype, token_dtype, CHOICE, "auto|u16|i32|i64", "auto", 0, 0,                          \
       "type of input_ids, labels and position_ids; auto = of the profile")                         \
     X(label_mode, label_mode, CHOICE, "shifted|aligned", "(of the profile)", 0, 0,                 \
@@ -416,6 +429,11 @@ bool rp_key_is_program_path(const struct rp_key *key, const char *text);
 RP_MUST_CHECK int rp_config_note_given(struct rp_config *config, const struct rp_key *key,
                                        const char *text, struct rp_error *error);
 
+/** Set the keys of a stream, but for those that options have set (yaml.c). */
+RP_MUST_CHECK int rp_config_read_stream(struct rp_config *config,
+                                        const struct rp_config_named_stream *stream,
+                                        struct rp_error *error);
+
 /** Set a nested key from the text of an option, which is YAML (yaml.c). */
 RP_MUST_CHECK int rp_config_set_nested(struct rp_config *config, const struct rp_key *key,
                                        const char *text, struct rp_error *error);
@@ -436,6 +454,8 @@ bool rp_config_fits_each_version(const struct rp_config *config);
 RP_MUST_CHECK int rp_config_finish_version(struct rp_config *config, struct rp_error *error);
 /** Compile stages and skips to rows (finish_stages.c). */
 RP_MUST_CHECK int rp_config_finish_stages(struct rp_config *config, struct rp_error *error);
+/** Set `sides` (finish_sides.c). */
+RP_MUST_CHECK int rp_config_finish_sides(struct rp_config *config, struct rp_error *error);
 /** Set `batches` (batches.c). The stages are finished. */
 RP_MUST_CHECK int rp_config_finish_batches(struct rp_config *config, struct rp_error *error);
 
@@ -453,6 +473,7 @@ struct rp_config_source *rp_config_add_source(struct rp_config *config);
 RP_MUST_CHECK int rp_config_source_add_shard(struct rp_config_source *source, const char *directory,
                                              const char *path, struct rp_error *error);
 void rp_config_source_free(struct rp_config_source *source);
+void rp_config_free_sources(struct rp_config *config);
 
 /** Replace the patterns of a source by the files that match them (expand.c). */
 RP_MUST_CHECK int rp_config_source_expand(struct rp_config_source *source,

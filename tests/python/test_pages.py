@@ -15,7 +15,7 @@ PAGES = sorted((ROOT / "tools" / "python" / "docs").glob("*.md"))
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 NAME = {"python": re.compile(r"# (\S+\.py)\n"), "c": re.compile(r"/\* (\S+\.c) \*/\n")}
 NEEDED = {"torchrun": "torch", "transformers": "transformers", "jax": "jax", "torch": "torch"}
-NEEDED |= {name: name for name in ("lightning", "trl", "datasets")}
+NEEDED |= {name: name for name in ("lightning", "trl", "datasets", "torchtitan")}
 
 
 def blocks(page):
@@ -28,6 +28,8 @@ def blocks(page):
             files[name[1]] = text
         elif language == "sh":
             script += text
+        elif language == "yaml" and (name := re.match(r"# (\S+\.yaml)\n", text)):
+            files[name[1]] = text
     return files, script
 
 

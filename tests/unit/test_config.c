@@ -40,6 +40,8 @@ static void minimal_config_gets_the_standard_values(void **state)
 static const char *const every_key[][2] = {
     {"run", "night-7"},
     {"sources", "one.bin"},
+    {"streams", "{only: {}}"},
+    {"stream", "only"},
     {"stream_version", "2"},
     {"seed", "18446744073709551615"},
     {"seq_len", "2048"},
@@ -397,11 +399,14 @@ static void profiles_choose_sections(void **state)
         {"grain", 0x37, RP_DTYPE_I32, RP_LABELS_SHIFTED},
         {"olmo", 0x47, RP_DTYPE_I64, RP_LABELS_SHIFTED},
         {"torchtitan", 0x9f, RP_DTYPE_I64, RP_LABELS_SHIFTED},
+        {"pairs", 0xf, RP_DTYPE_I64, RP_LABELS_ALIGNED},
         {"full", 0x1ff, RP_DTYPE_I32, RP_LABELS_SHIFTED},
     };
     for (size_t i = 0; i < RP_ARRAY_COUNT(expected); i++) {
         must(read_text(MINIMAL));
         must(rp_config_set(&config, "profile", expected[i].name, &error));
+        if (!strcmp(expected[i].name, "pairs"))
+            must(rp_config_set(&config, "group", "2", &error));
         must(rp_config_finish(&config, &error));
         assert_int_equal(config.sections, expected[i].sections);
         assert_int_equal(config.token_dtype, expected[i].dtype);

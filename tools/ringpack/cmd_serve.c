@@ -21,6 +21,7 @@
 #include "interrupt.h"
 #include "process.h"
 #include "server/server.h"
+#include "other_streams.h"
 #include "stream_version.h"
 
 struct arguments {
@@ -93,6 +94,8 @@ static int serve(void *argument, const struct rp_config *config)
                                         .lifeline_fd = arguments->lifeline_fd};
     char *state = arguments->state;
     struct rp_alert_keeper *keeper = NULL;
+    struct rp_other_streams *streams = NULL;
+    bool was_stopped = false;
     struct rp_cpus cpus;
     rp_interrupt_release(); /* the engine takes the signals */
     int code = rp_interrupt_check("nothing was started", &error);
@@ -111,13 +114,21 @@ static int serve(void *argument, const struct rp_config *config)
     }
     if (code >= 0)
         code = rp_alert_keeper_open(&keeper, config, &error);
-    if (code >= 0) {
+    if (code >= 0 && rp_other_streams_is_for(&arguments->line))
+        code = rp_other_streams_open(&streams, &arguments->line, arguments->is_private, &error);
+    bool is_whole = code != RP_OTHER_STREAM_FAILED;
+    if (code >= 0 && is_whole) {
+        options.stays = config->is_repeated || (streams && arguments->lifeline_fd >= 0);
+        options.was_stopped = &was_stopped;
         options.observer = rp_alert_keeper_observer(keeper);
         code = rp_engine_run(&options, &error);
     }
     rp_alert_keeper_close(keeper);
+    rp_other_streams_close(streams, was_stopped || code < 0 || !is_whole);
     free(state);
     free(arguments->records);
+    if (!is_whole)
+        return RP_EXIT_TROUBLE;
     if (code == RP_ENGINE_STAGE_ENDED)
         return RP_EXIT_STAGE;
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
@@ -140,6 +151,8 @@ static int finish(struct rp_cmd_line *line)
         rp_version_keep(line->config, arguments->state, arguments->state_bytes);
     if (code == 0)
         code = rp_config_finish(line->config, &error);
+    if (code == 0 && rp_other_streams_is_for(line))
+        code = rp_other_streams_check(line, &error);
     if (code < 0) {
         free(arguments->state);
         free(arguments->records);

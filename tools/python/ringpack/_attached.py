@@ -54,6 +54,7 @@ class Attached(Placed):
     _start_timeout: float
     _note_first: Callable[[Client], None]  # _passes.py
     _move: Callable[[Left], None]  # _position.py
+    _names: Optional[tuple[str, ...]] = None  # of streams: _streams.py
     _closes = 0  # calls of close(): one that attaches meanwhile gives up
 
     def _begin_position(self) -> None:
@@ -237,7 +238,7 @@ class Attached(Placed):
             return
         if engine.process.returncode in (0, STAGE_ENDED):
             raise EngineStoppedError(f"the engine (pid {engine.process.pid}) was stopped")
-        row = self._client.next_row()
+        row = None if self._client is None else self._client.next_row()
         if row != self._died_at:
             self._died_at, self._restarts = row, 0
         if self._restarts == _RESTARTS_MAX:
@@ -277,6 +278,8 @@ class Attached(Placed):
         engine, self._engine = self._engine, None
         if engine is not None:
             if ended and (self._ranks.world > 1 or self._ranks.replicas > 1):
+                if self._names:  # it stays at the end, for the evaluations
+                    engine.cut_lifeline()
                 engine.await_end(_LAST_RANKS_S)
             engine.stop()
 

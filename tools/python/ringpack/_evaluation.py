@@ -27,6 +27,7 @@ class Evaluation:
                 "the stream of the evaluation is endless", "Loader(num_epochs=1) for eval_loader"
             )
         self._loader, self._copies = loader, copies
+        self.weighed = "pairs" if loader._profile == "pairs" else "labels"
         loader._restart = True  # a pass that an exception cut short is not gone on with
         rows = loader._client.geometry.rows * loader._ranks.world
         self.dataset = range(len(loader) * rows)  # Trainer counts samples by it
@@ -39,10 +40,10 @@ class Evaluation:
 
 
 class _Sums:
-    """Counts of one evaluation, on this rank."""
+    """Counts of one evaluation, on this rank. word: of "labels" or "pairs", which weigh it."""
 
-    def __init__(self) -> None:
-        self.loss = 0.0
+    def __init__(self, word: str) -> None:
+        self.loss, self.word = 0.0, word
         self.labels = self.batches = self.without = 0
 
     def add(self, loss: Any, labels: int) -> Any:
@@ -63,12 +64,14 @@ class _Sums:
         of_all = gather(torch.tensor([mine], dtype=kept, device=device)).sum(0).tolist()
         loss, labels, batches, without = of_all
         if labels == 0:
-            logger().warning("no batch of the evaluation has a label: %s_loss is NaN", prefix)
+            logger().warning(
+                "no batch of the evaluation has a %s: %s_loss is NaN", self.word[:-1], prefix
+            )
         return {
             f"{prefix}_loss": loss / labels if labels else math.nan,
-            f"{prefix}_labels": int(labels),
+            f"{prefix}_{self.word}": int(labels),
             f"{prefix}_batches": int(batches),
-            f"{prefix}_batches_without_label": int(without),
+            f"{prefix}_batches_without_{self.word[:-1]}": int(without),
         }
 
 
@@ -91,8 +94,11 @@ def evaluate_on_loaders(trainer: Any, evaluation_of: Callable[[Any], Evaluation]
     def prediction_step(model: Any, inputs: Any, *arguments: Any, **options: Any) -> Any:
         labels = inputs.get("labels")
         loss, *others = step(model, inputs, *arguments, **options)
-        if sums is not None and loss is not None and labels is not None:
-            loss = sums.add(loss, int((labels[..., 1:] != -100).sum()))  # the model shifts them
+        if sums is not None and loss is not None:
+            if sums.word == "pairs":
+                loss = sums.add(loss, len(inputs["input_ids"]) // 2)
+            elif labels is not None:
+                loss = sums.add(loss, int((labels[..., 1:] != -100).sum()))  # the model shifts them
         return (loss, *others)
 
     def evaluation_loop(
@@ -111,7 +117,7 @@ def evaluate_on_loaders(trainer: Any, evaluation_of: Callable[[Any], Evaluation]
             trainer.args.average_tokens_across_devices,
             False,
         )
-        made = sums = _Sums()
+        made = sums = _Sums(dataloader.weighed)
         try:
             output = loop(*given)
         finally:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Loader as training and evaluation data of the Trainer of transformers, or of the SFTTrainer of
-TRL, with its position in each checkpoint.
+"""A Loader as training and evaluation data of the Trainer of transformers, or of the SFTTrainer,
+DPOTrainer or RewardTrainer of TRL, with its position in each checkpoint.
 
     trainer = Trainer(model=model, args=TrainingArguments("trainer", max_steps=1000))
     ringpack.hf.attach(trainer, loader)
@@ -22,7 +22,9 @@ from ._arguments import FilePath
 from ._documents import check_documents
 from ._evaluation import Evaluation, evaluate_on_loaders
 from ._log import logger
+from ._preferences import check_stream, names_for, takes_pairs
 from ._state import STATE_KEY
+from ._streams import main_of
 from ._token import epochs_of
 from .errors import UsageError
 from .loader import Loader
@@ -56,11 +58,13 @@ def attach(
 
     Parameters
     ----------
-    trainer: a Trainer of transformers, or an SFTTrainer of TRL.
-    loader: a Loader with profile "hf" or "trl" and return_type="torch". UsageError for another.
+    trainer: a Trainer of transformers, or an SFTTrainer, DPOTrainer or RewardTrainer of TRL.
+    loader: a Loader with profile "hf" or "trl", of pairs for the last two trainers "pairs", and
+        return_type="torch". UsageError for another.
     eval_loader: a finite Loader, or a dict of Loaders by name; trainer.evaluate() makes a whole
-        pass over it each time. Default: the trainer's eval_dataset, if it is a Loader. eval_loss is
-        the mean over all labels of all ranks; eval_batches_without_label is a count.
+        pass over it each time. Default: the trainer's eval_dataset, if it is a Loader; without one,
+        the other streams of `loader`. eval_loss is the mean over all labels, or pairs, of all
+        ranks; eval_batches_without_label is a count.
     check: bool; before the first batch, test whether the model keeps documents apart
         (check_documents), unless each row has one document (True). UsageError if it does not.
 
@@ -77,11 +81,13 @@ def attach(
 
     if eval_loader is None:
         eval_loader = getattr(trainer, "eval_dataset", None)
+        if eval_loader is None and isinstance(loader, Loader) and len(loader.streams) > 1:
+            eval_loader = trainer.eval_dataset = _evaluations_of(loader)
     else:
         trainer.eval_dataset = eval_loader
     evaluated = eval_loader.values() if isinstance(eval_loader, dict) else [eval_loader]
     for given in (loader, *(held for held in evaluated if isinstance(held, Loader))):
-        _check_loader(given)
+        _check_loader(trainer, given)
         _check_arguments(trainer.args, given)
     batches = _Batches(trainer, loader, check)
 
@@ -115,6 +121,13 @@ def attach(
     evaluate_on_loaders(trainer, batches.evaluation)
     trainer.args.ignore_data_skip = True
     return trainer
+
+
+def _evaluations_of(loader: Loader) -> Any:
+    """One Loader, or several by name, as Trainer takes data sets."""
+    main = main_of(loader.streams)
+    found = {name: loader.stream(name) for name in loader.streams if name != main}
+    return found if len(found) > 1 else next(iter(found.values()))
 
 
 class _Batches:
@@ -157,6 +170,7 @@ class _Batches:
         args, loader = self._trainer.args, self._loader
         _check_arguments(args, loader)
         loader.attach()
+        check_stream(self._trainer, loader)
         if loader._client.calendar().micro_batches_vary():
             raise UsageError(
                 "the number of batches of a step changes at a stage of the loader, and Trainer "
@@ -183,15 +197,20 @@ class _Batches:
             yield copies
 
     def evaluation(self, loader: Loader) -> Evaluation:
-        _check_loader(loader)
+        _check_loader(self._trainer, loader)
         _check_arguments(self._trainer.args, loader)
+        check_stream(self._trainer, loader)
         return Evaluation(loader, lambda batches: self._copy(loader, batches))
 
     def _copy(self, loader: Loader, batches: Iterator[Any]) -> Iterator[dict[str, Any]]:
         """Copies on the trainer's device, with the names that its model takes."""
         device = self._trainer.args.device
         is_there = loader._device is not None
-        names = _names_for(self._trainer.model, list(loader.attach()._form.names))
+        names = list(loader.attach()._form.names)
+        if loader._profile == "pairs":
+            names = names_for(self._trainer, names)
+        else:
+            names = _names_for(self._trainer.model, names)
         for batch in batches:
             move = getattr(batch, "to", None)  # a dict has none
             if device.type == "cpu" or is_there:
@@ -200,6 +219,9 @@ class _Batches:
             copies = {name: given[name] for name in names}
             if self._check and loader._client.geometry.max_docs_per_row > 1:
                 self._check = False
+                if loader._profile == "pairs":  # a row of the tensors has one document
+                    yield copies
+                    continue
                 self._ask_model(copies)
             yield copies
 
@@ -232,17 +254,19 @@ def _trainer_state(checkpoint: str) -> Optional[dict[str, Any]]:
     return state
 
 
-def _check_loader(loader: Any) -> None:
+def _check_loader(trainer: Any, loader: Any) -> None:
     if not isinstance(loader, Loader):
         raise UsageError(
             f"attach() was given a {type(loader).__name__}: expected a ringpack.Loader",
             'ringpack.hf.attach(trainer, ringpack.Loader(..., profile="hf", return_type="torch"))',
         )
-    if loader._profile not in ("hf", "trl") or loader._kind != "torch":
+    wanted = ("pairs",) if takes_pairs(trainer) else ("hf", "trl")
+    if loader._profile not in wanted or loader._kind != "torch":
         raise UsageError(
-            f"the loader has profile={loader._profile!r} and return_type={loader._kind!r}, which a "
-            "model of transformers cannot take",
-            'Loader(..., profile="hf", return_type="torch")',
+            f"the loader has profile={loader._profile!r} and return_type={loader._kind!r}, which "
+            + (f"{type(trainer).__name__}" if takes_pairs(trainer) else "a model of transformers")
+            + " cannot take",
+            f'Loader(..., profile="{wanted[0]}", return_type="torch")',
         )
 
 

@@ -89,7 +89,8 @@ static const struct rp_option own_options[] = {
     {RP_TEXT("column", "NAME", struct arguments, options.column),
      .help = "the column of ids, text or messages",
      .more = "Default: input_ids, tokens, the only column of integer lists, or text; without a "
-             "`text`, before the lists, `prompt` with `completion`, or `messages`."},
+             "`text`, before the lists, `prompt` with `completion`, `messages`, or `chosen` with "
+             "`rejected`, a pair of neighbouring documents."},
     {RP_TAKE("as", "FORM", struct arguments, inputs.as, take_form),
      .expected = "a form, for instance jsonl",
      .help = "form of the inputs (default: by their names)"},
@@ -218,8 +219,9 @@ static const char forms[] =
     "  form         files                                     the Python package that reads it\n"
     "  text         any other file; .gz .zst; UTF-8           (.zst: zstandard)\n"
     "  jsonl        .jsonl .ndjson .json, also .gz .zst; a line has `text`, `tokens`,\n"
-    "               `input_ids`, `prompt` and `completion`, or `messages`; a .json file that is\n"
-    "               one value over many lines needs --as text     (messages: transformers)\n"
+    "               `input_ids`, `prompt` and `completion`, `chosen` and `rejected`, or\n"
+    "               `messages`; a .json file that is one value over many lines needs --as text\n"
+    "               (messages: transformers)\n"
     "  megatron     .bin with its .idx, or the prefix\n"
     "  parquet      .parquet .pq; columns as in jsonl         pyarrow\n"
     "  arrow        .arrow .feather .ipc, save_to_disk        pyarrow\n"

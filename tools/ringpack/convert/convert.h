@@ -40,6 +40,9 @@ enum {
 /** The end of a message after an interrupt (interrupt.h). */
 #define RP_CONVERT_IS_SAFE "the output was not written"
 
+/** The name of the mask of documents that are halves of a pair. */
+#define RP_CONVERT_PAIR_MASK "preference_mask"
+
 /** The hint for bad input. */
 #define RP_CONVERT_MEND "mend or remove it, then type the same command again"
 /** The same of RP_READ_JSON. */
@@ -260,9 +263,11 @@ struct rp_frame {
 enum rp_ask {
     RP_ASK_TEXTS = 1,
     RP_ASK_FILE,
-    RP_ASK_PAIRS,      /* lines of prompt and completion */
-    RP_ASK_CHAT_PAIRS, /* the same, as messages */
-    RP_ASK_CHATS,      /* lines of messages */
+    RP_ASK_PAIRS,       /* lines of prompt and completion */
+    RP_ASK_CHAT_PAIRS,  /* the same, as messages */
+    RP_ASK_CHATS,       /* lines of messages */
+    RP_ASK_PREFERENCES, /* lines of chosen and rejected, maybe with a prompt */
+    RP_ASK_CHAT_PREFERENCES,
 };
 /** As rp_tokenizer_open. */
 RP_MUST_CHECK int rp_worker_open(struct rp_worker *worker, const struct rp_tokenizer_choice *choice,
@@ -362,6 +367,7 @@ struct rp_counts {
     uint64_t as_ids;   /* rows of ids among inputs whose texts become bytes so */
     uint64_t special;  /* names of special tokens in texts */
     uint64_t bad;      /* rows and lines that were skipped */
+    uint64_t paired;   /* documents that are a half of a pair */
 };
 #define RP_COUNTS (sizeof(struct rp_counts) / sizeof(uint64_t))
 
@@ -419,6 +425,8 @@ RP_MUST_CHECK int rp_convert_documents(struct rp_convert *convert, const struct 
                                        struct rp_error *error);
 /** The sink of the tokenizer, and of tokens that need none: check them, count them, write them. */
 int rp_convert_sink(void *convert, const struct rp_ids *ids, struct rp_error *error);
+/** Refuse an output of pairs and other documents. */
+RP_MUST_CHECK int rp_convert_fail_mixed(const char *path, struct rp_error *error);
 /** Text is about to become tokens: may it? It is counted. */
 RP_MUST_CHECK int rp_convert_take_text(struct rp_convert *convert, struct rp_error *error);
 /** Leave out and count a bad row or line, and print the first errors. Returns 0. */

@@ -170,6 +170,8 @@ int rp_parts_join(struct rp_conversion *conversion, struct rp_task_part *joined,
     sum_up(conversion, joined);
     if (joined->documents == 0)
         return 0;
+    if (joined->counts.paired > 0 && joined->counts.paired != joined->documents)
+        return rp_convert_fail_mixed(options->output, error);
     int code = rp_output_open(&output, options->output, joined->wide, options->force, error);
     if (code == 0)
         code = rp_origin_add(conversion, &joined->counts, &output, error);

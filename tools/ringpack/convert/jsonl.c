@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* jsonl.c — one JSON object a line, with `tokens`, `input_ids`, `text`, `messages`, or `prompt` and
- * `completion`. */
+/* jsonl.c — one JSON object a line, with `tokens`, `input_ids`, `text`, `messages`, `prompt` and
+ * `completion`, or `chosen` and `rejected`. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -106,7 +106,10 @@ static int add_text(struct rp_convert *convert, json_t *text, struct rp_error *e
 static int check_mask(const struct rp_convert *convert, enum rp_ask ask, struct rp_error *error)
 {
     const struct rp_mask_choice *mask = &convert->mask;
-    const char *made = ask == RP_ASK_CHATS ? "assistant_masks" : "completion_mask";
+    bool is_preference = ask == RP_ASK_PREFERENCES || ask == RP_ASK_CHAT_PREFERENCES;
+    const char *made = is_preference         ? RP_CONVERT_PAIR_MASK
+                       : ask == RP_ASK_CHATS ? "assistant_masks"
+                                             : "completion_mask";
     const char *option = NULL, *given = NULL;
     if (rp_mask_is_none(mask))
         return 0;
@@ -122,12 +125,30 @@ static int check_mask(const struct rp_convert *convert, enum rp_ask ask, struct 
                    "leave it out, or train every token with --mask none; convert lines with masks "
                    "of their own one by one",
                    "%s:%" PRIu64 ": %s %s: `%s` lines have the mask `%s` alone", convert->path,
-                   convert->line, option, given, ask == RP_ASK_CHATS ? "messages" : "prompt", made);
+                   convert->line, option, given,
+                   is_preference         ? "chosen"
+                   : ask == RP_ASK_CHATS ? "messages"
+                                         : "prompt",
+                   made);
 }
 
 static bool is_text_or_null(const json_t *value)
 {
     return json_is_string(value) || json_is_null(value);
+}
+
+/* Hand a line to the worker, which makes documents of it. */
+static int send_line(struct rp_convert *convert, struct rp_chat chat, bool is_text,
+                     struct rp_error *error)
+{
+    int code = check_mask(convert, chat.ask, error);
+    if (code == 0 && is_text)
+        code = rp_convert_take_text(convert, error);
+    if (code < 0)
+        return code;
+    chat.path = convert->path;
+    chat.line = convert->line;
+    return rp_tokenizer_add_chat(&convert->tokenizer, &chat, error);
 }
 
 /* A prompt and its completion, or the messages of a chat: the worker makes ids and a mask of them.
@@ -149,14 +170,29 @@ static int add_chat(struct rp_convert *convert, json_t *object, const char *line
                          "`prompt` and `completion` that are both text or both lists of messages",
                          "something else", error);
     enum rp_ask ask = is_text ? RP_ASK_PAIRS : prompt ? RP_ASK_CHAT_PAIRS : RP_ASK_CHATS;
-    int code = check_mask(convert, ask, error);
-    if (code == 0 && is_text)
-        code = rp_convert_take_text(convert, error);
-    if (code < 0)
-        return code;
+    const struct rp_chat chat = {.text = line, .bytes = bytes, .ask = ask};
+    return send_line(convert, chat, is_text, error);
+}
+
+/* The worker finds the prompt of a pair, which is a field, or the common beginning. */
+static int add_preference(struct rp_convert *convert, json_t *object, const char *line,
+                          size_t bytes, struct rp_error *error)
+{
+    json_t *chosen = json_object_get(object, "chosen");
+    json_t *rejected = json_object_get(object, "rejected"), *prompt = field(object, "prompt");
+    bool is_text = json_is_string(chosen) && json_is_string(rejected);
+    bool is_chat = json_is_array(chosen) && json_is_array(rejected);
+    if ((!is_text && !is_chat) || (is_text && prompt && !json_is_string(prompt)))
+        return fail_line(convert, -RP_E_FORMAT,
+                         "`chosen` and `rejected` that are both text or both lists of messages, "
+                         "and a `prompt` of their kind",
+                         "something else", error);
     const struct rp_chat chat = {
-        .path = convert->path, .line = convert->line, .text = line, .bytes = bytes, .ask = ask};
-    return rp_tokenizer_add_chat(&convert->tokenizer, &chat, error);
+        .text = line,
+        .bytes = bytes,
+        .ask = is_text ? RP_ASK_PREFERENCES : RP_ASK_CHAT_PREFERENCES,
+    };
+    return send_line(convert, chat, is_text, error);
 }
 
 static int add_object(struct rp_convert *convert, json_t *object, const char *line, size_t bytes,
@@ -169,6 +205,8 @@ static int add_object(struct rp_convert *convert, json_t *object, const char *li
         return add_tokens(convert, object, key, error);
     if (text)
         return add_text(convert, text, error);
+    if (field(object, "chosen") && field(object, "rejected"))
+        return add_preference(convert, object, line, bytes, error);
     if (field(object, "messages") ||
         (json_object_get(object, "prompt") && json_object_get(object, "completion")))
         return add_chat(convert, object, line, bytes, error);
@@ -178,8 +216,8 @@ static int add_object(struct rp_convert *convert, json_t *object, const char *li
             return 0;
         }
     return fail_line(convert, -RP_E_FORMAT,
-                     "an object with `text`, `tokens`, `input_ids`, `messages`, or `prompt` and "
-                     "`completion`",
+                     "an object with `text`, `tokens`, `input_ids`, `messages`, `prompt` and "
+                     "`completion`, or `chosen` and `rejected`",
                      json_is_object(object) ? "none of them" : "no object", error);
 }
 

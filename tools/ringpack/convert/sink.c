@@ -2,6 +2,7 @@
 /* sink.c — checks and counts the tokens of every document, and hands them to the output. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/defect.h"
 #include "base/bits.h"
@@ -37,6 +38,27 @@ static int fail_vocabulary(const struct rp_convert *convert, uint64_t limit, uin
                    convert->path, convert->in_rows ? ": row " : ":", convert->line, limit, found);
 }
 
+/* The halves of a pair are neighbours, and a group of a stream: all documents of an output are, or
+ * none is. */
+static int check_pairs(struct rp_convert *convert, bool is_half, struct rp_error *error)
+{
+    bool were_halves = convert->counts.paired > 0;
+    if (is_half && convert->max_tokens != UINT64_MAX)
+        return rp_fail(error, -RP_E_USAGE, "leave it out",
+                       "%s: --max-tokens would cut a pair of `chosen` and `rejected`",
+                       convert->path);
+    if (convert->output.documents > 0 && is_half != were_halves)
+        return rp_convert_fail_mixed(convert->path, error);
+    convert->counts.paired += is_half;
+    return 0;
+}
+
+int rp_convert_fail_mixed(const char *path, struct rp_error *error)
+{
+    return rp_fail(error, -RP_E_USAGE, "convert each kind to an output of its own",
+                   "%s: pairs of `chosen` and `rejected` stand next to other documents", path);
+}
+
 int rp_convert_sink(void *context, const struct rp_ids *ids, struct rp_error *error)
 {
     struct rp_convert *convert = context;
@@ -44,10 +66,14 @@ int rp_convert_sink(void *context, const struct rp_ids *ids, struct rp_error *er
     struct rp_ends ends = {convert->bos, convert->append_eos ? convert->eos : -1};
     uint64_t limit = convert->vocab_size ? convert->vocab_size : (uint64_t)INT32_MAX + 1;
     uint32_t largest = largest_id(ids);
+    bool is_half = ids->trained.origin && !strcmp(ids->trained.origin->name, RP_CONVERT_PAIR_MASK);
+    int mixed = check_pairs(convert, is_half, error);
+    if (mixed < 0)
+        return mixed;
     if (largest >= limit) {
         int failed = fail_vocabulary(convert, limit, largest, error);
         convert->line += convert->in_rows && convert->skip_bad;
-        return convert->skip_bad ? rp_convert_skip(convert, error) : failed;
+        return convert->skip_bad && !is_half ? rp_convert_skip(convert, error) : failed;
     }
     if (largest >= RP_OUTPUT_IDS_NARROW && !output->wide)
         return RP_CONVERT_WIDER;

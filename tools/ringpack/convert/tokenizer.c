@@ -219,6 +219,8 @@ int rp_tokenizer_flush(struct rp_tokenizer *tokenizer, struct rp_error *error)
     uint32_t texts = tokenizer->batch_texts;
     enum rp_ask ask = tokenizer->batch_ask;
     bool has_template = ask == RP_ASK_CHATS || ask == RP_ASK_CHAT_PAIRS;
+    bool are_pairs = ask == RP_ASK_PREFERENCES || ask == RP_ASK_CHAT_PREFERENCES;
+    has_template |= ask == RP_ASK_CHAT_PREFERENCES;
     enum rp_frame_kind expected = has_template ? RP_FRAME_CHATS : RP_FRAME_TEXTS;
     uint32_t request[2] = {ask, texts};
     struct rp_frame frame = {0};
@@ -232,7 +234,8 @@ int rp_tokenizer_flush(struct rp_tokenizer *tokenizer, struct rp_error *error)
     rp_tokenizer_forget(tokenizer);
     if (code == 0)
         code = rp_worker_receive(&tokenizer->worker, &frame, error);
-    if (code == 0 && (frame.kind != expected || frame.documents + frame.bad != texts))
+    if (code == 0 &&
+        (frame.kind != expected || frame.documents / (1 + are_pairs) + frame.bad != texts))
         code = rp_fail(error, -RP_E_PROTOCOL, NULL,
                        "%s: sent %" PRIu32 " texts, got %" PRIu32 " back", tokenizer->choice.name,
                        texts, frame.documents);

@@ -191,6 +191,9 @@ def choose(request, columns):
         return "prompt"
     if "text" not in columns and isinstance(columns.get("messages"), Messages):
         return "messages"
+    if "text" not in columns and all(isinstance(columns.get(key), list)
+                                     for key in ("chosen", "rejected")):
+        return "chosen"
     ids = [name for name, column in columns.items()
            if isinstance(column, tuple) and name not in (*BESIDE, request["mask"])]
     if len(ids) == 1:

@@ -23,6 +23,8 @@ worker answers in frames:
         then for each: u32 number, u32 bytes, JSON           completion of each line as texts
     u32 4 and 5: the same                                 -> one frame of kind 5: prompt and
                                                              completion as messages; a chat
+    u32 6 and 7: the same                                 -> one frame of kind 1, or 5: chosen and
+                                                             rejected as texts; as messages
 
     u32 kind       1 documents made of text, 2 documents that were ids, 3 the end of a file,
                    4 refused, 5 documents with all ends that they want
@@ -59,6 +61,7 @@ if not __package__:
 
 TEXTS, IDS, END, REFUSED, CHATS = 1, 2, 3, 4, 5
 ASK_TEXTS, ASK_FILE, ASK_PAIRS, ASK_CHAT_PAIRS, ASK_CHATS = 1, 2, 3, 4, 5
+ASK_PREFERENCES, ASK_CHAT_PREFERENCES = 6, 7
 REFUSALS = ("format", "resource", "usage", "corrupt", "vocabulary")
 FRAME = struct.Struct("<IIIIIIII32s")
 
@@ -80,6 +83,7 @@ try:
 
     from .chats import Chats, are_chats, are_pairs, lines_of, made_of_chats, pairs_of_texts
     from .columns import Messages, Refused, Table, choose, need
+    from .preferences import PAIR_MASK, are_preferences, lines_of_pairs, made_of_pairs
     from .readers import READERS
     from .special import Specials, need_support, special_tokens, with_special
 except ImportError as error:
@@ -263,7 +267,11 @@ def good_chats(make, lines, skips):
 def answer_chats(tokenizer, kind, lines, skips, has_mask=True, **progress):
     mask = "assistant_masks" if kind == ASK_CHATS else "completion_mask"
     answer, bad = CHATS, 0
-    if kind == ASK_PAIRS:
+    if kind in (ASK_PREFERENCES, ASK_CHAT_PREFERENCES):
+        mask, has_mask, are_texts = PAIR_MASK, True, kind == ASK_PREFERENCES
+        answer = TEXTS if are_texts else CHATS
+        made, bad = made_of_pairs(tokenizer, are_texts, lines, named_bad if skips else None)
+    elif kind == ASK_PAIRS:
         answer, made = TEXTS, list(pairs_of_texts(tokenizer, [line for _, line in lines]))
     else:
         chats = tokenizer.chats()
@@ -281,12 +289,15 @@ def need_tokenizer(request, name):
 
 def chat_frames(request, tokenizer, table, name, share):
     """Frames of the rows of a table."""
-    lines = list(lines_of(table, name))
+    are_pairs_of_two = are_preferences(request, table, name)
+    lines = list(lines_of_pairs(table) if are_pairs_of_two else lines_of(table, name))
     of_text = not isinstance(table.columns[name], Messages)
     kind = ASK_CHAT_PAIRS if are_pairs(request, name) else ASK_CHATS
     if of_text:
         need_tokenizer(request, name)
         kind = ASK_PAIRS
+    if are_pairs_of_two:
+        kind = ASK_PREFERENCES if of_text else ASK_CHAT_PREFERENCES
     dropped = table.rows(name) - len(lines)
     for at in range(0, len(lines), TEXTS_AT_A_TIME):
         some = lines[at : at + TEXTS_AT_A_TIME]
@@ -307,7 +318,7 @@ def text_frames(request, tokenizer, texts, share):
 
 def table_frames(request, tokenizer, table, name, share):
     column = table.column(name)
-    if are_chats(request, table, name):
+    if are_chats(request, table, name) or are_preferences(request, table, name):
         yield from chat_frames(request, tokenizer, table, name, share)
     elif isinstance(column, list):
         need_tokenizer(request, name)
