@@ -15,7 +15,7 @@ PAGES = sorted((ROOT / "tools" / "python" / "docs").glob("*.md"))
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 NAME = {"python": re.compile(r"# (\S+\.py)\n"), "c": re.compile(r"/\* (\S+\.c) \*/\n")}
 NEEDED = {"torchrun": "torch", "transformers": "transformers", "jax": "jax", "torch": "torch"}
-NEEDED |= {name: name for name in ("lightning", "trl", "datasets")}
+NEEDED |= {name: name for name in ("lightning", "trl", "datasets", "torchtitan")}
 
 
 def blocks(page):

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loops of frameworks on two real ranks, with accumulation 16 and a whole evaluation after each
+step: killed and resumed, they have the losses of an uninterrupted run. Fabric, torchtitan's part of
+a config, torchdata.nodes, and a plain loop that fetches a batch ahead."""
+
+import re
+
+import pytest
+import ringpack
+from forked_ranks import ForkedRanks
+from ringpack._neighbours import place_among
+
+torch = pytest.importorskip("torch")
+STEPS, ACCUMULATED = 4, 16
+
+BEGIN = """
+import os, sys
+import ringpack, torch, torch.distributed as dist
+corpus, place = sys.argv[1:]
+STEPS, ACCUMULATED = {steps}, {accumulated}
+torch.manual_seed(1)
+model = torch.nn.Sequential(torch.nn.Embedding(50000, 4), torch.nn.Linear(4, 64))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+form = dict(corpus=corpus, seq_len=16, batch_size=1, seed=3, return_type="torch")
+train = dict(form, num_epochs="endless", global_batch_size=2 * ACCUMULATED)
+kept = sorted(os.listdir(place)) if os.path.isdir(place) else []
+kept = [os.path.join(place, name) for name in kept if name.startswith("step-")]
+first = int(kept[-1][-4:]) + 1 if kept else 1
+
+def loss_of(inputs, labels):
+    logits = model(inputs).flatten(0, 1)
+    labels = torch.where(labels == -100, labels, labels % 64).flatten()
+    return torch.nn.functional.cross_entropy(logits, labels, reduction="sum")
+
+def sum_of(*values):
+    total = torch.tensor(values, dtype=torch.float64)
+    dist.all_reduce(total)
+    return total
+
+def train_on(batches, backward=torch.Tensor.backward):
+    count = max(sum_of(sum((labels != -100).sum().item() for _, labels in batches)).item(), 1)
+    total = 0.0
+    for inputs, labels in batches:
+        loss = loss_of(inputs, labels) / count
+        backward(loss * 2 if hasattr(model, "module") else loss)
+        total += loss.item()
+    if not hasattr(model, "module"):
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad)
+    optimizer.step()
+    optimizer.zero_grad()
+    return sum_of(total).item()
+
+@torch.no_grad()
+def evaluate(batches):
+    found = [(loss_of(i, l).item(), (l != -100).sum().item()) for i, l in batches]
+    loss, labels = sum_of(*map(sum, zip(*found))).tolist()
+    return (loss / labels).hex(), int(labels)
+
+def say(step, loss, held):
+    if dist.get_rank() == 0:
+        print(f"step {{step}} loss {{loss.hex()}}", *evaluate(held), flush=True)
+    else:
+        evaluate(held)
+
+def write(step, save):
+    dist.barrier()
+    save(os.path.join(place, "new"))
+    dist.barrier()
+    if dist.get_rank() == 0:
+        os.rename(os.path.join(place, "new"), os.path.join(place, f"step-{{step:04}}"))
+    dist.barrier()
+
+def pairs(loader):
+    for batch in loader:
+        yield batch["input_ids"], batch["labels"]
+
+os.makedirs(place, exist_ok=True)
+""".format(steps=STEPS, accumulated=ACCUMULATED)
+
+FABRIC = """
+import lightning
+fabric = lightning.Fabric(accelerator="cpu", devices=2, strategy="ddp")
+fabric.launch()
+model, optimizer = fabric.setup(model, optimizer)
+loader = ringpack.Loader(**train)
+held = ringpack.Loader(num_epochs=1, **form)
+state = {"model": model, "optimizer": optimizer, "loader": loader}
+with loader, held:
+    if kept:
+        fabric.load(kept[-1], state)
+    for step in range(first, STEPS + 1):
+        batches = [(batch["input_ids"], batch["labels"])
+                   for batch, _ in zip(loader, range(ACCUMULATED))]
+        say(step, train_on(batches, fabric.backward), pairs(held))
+        write(step, lambda path: fabric.save(path, state))
+    fabric.barrier()
+"""
+
+TITAN = """
+import itertools, types
+import torch.distributed.checkpoint as dcp
+import ringpack.torchtitan
+dist.init_process_group("gloo")
+config = ringpack.torchtitan.dataloader(corpus=corpus, seed=3, global_batch_size=2 * ACCUMULATED)
+validation = ringpack.torchtitan.dataloader(corpus=corpus, seed=3)
+validation.infinite = False
+ranks = dict(dp_rank=dist.get_rank(), dp_world_size=2, tokenizer=None)
+sizes = dict(seq_len=16, local_batch_size=1, snapshot_every_n_steps=None)
+loader = config.build(**ranks, **sizes)
+names = lambda batches: ((inputs["input"], labels) for inputs, labels in batches)
+parts = lambda: {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+if kept:
+    train_on([(torch.zeros(1, 2, dtype=torch.int64),) * 2])  # AdamW has a state then
+    saved = {**parts(), "loader": loader}
+    dcp.load(saved, checkpoint_id=kept[-1])
+    model.load_state_dict(saved["model"]); optimizer.load_state_dict(saved["optimizer"])
+batches = names(loader)
+for step in range(first, STEPS + 1):
+    loss = train_on(list(itertools.islice(batches, ACCUMULATED)))
+    say(step, loss, names(validation.build(**ranks, **sizes)))
+    write(step, lambda path: dcp.save({**parts(), "loader": loader}, checkpoint_id=path))
+dist.barrier()
+"""
+
+SAVE = """
+def save(path):
+    if dist.get_rank() == 0:
+        torch.save((model.state_dict(), optimizer.state_dict(), position), path)
+
+def load():
+    *states, position = torch.load(kept[-1], weights_only=False)
+    model.load_state_dict(states[0]); optimizer.load_state_dict(states[1])
+    return position
+"""
+
+NODES = SAVE + """
+import torchdata.nodes as nodes
+dist.init_process_group("gloo")
+loader = ringpack.Loader(copy=True, **train)
+held = ringpack.Loader(num_epochs=1, **form)
+data = nodes.Loader(nodes.Prefetcher(nodes.IterableWrapper(loader), prefetch_factor=5))
+if kept:
+    data.load_state_dict(load())
+batches = pairs(data)
+for step in range(first, STEPS + 1):
+    loss = train_on([next(batches) for _ in range(ACCUMULATED)])
+    say(step, loss, pairs(held))
+    position = data.state_dict()
+    write(step, save)
+del batches, data
+dist.barrier()
+loader.close(), held.close()
+"""
+
+PLAIN = SAVE + """
+dist.init_process_group("gloo")
+loader = ringpack.Loader(look_ahead=1, **train)
+held = ringpack.Loader(num_epochs=1, **form)
+with loader, held:
+    if kept:
+        loader.load_state_dict(load())
+    following = next(loader)
+    for step in range(first, STEPS + 1):
+        batches = []
+        for _ in range(ACCUMULATED):
+            batches.append((following["input_ids"], following["labels"]))
+            following = next(loader)  # while the GPU is at work
+        say(step, train_on(batches), pairs(held))
+        position = loader.state_dict()
+        write(step, save)
+    dist.barrier()
+"""
+
+LOOPS = {
+    "fabric": (FABRIC, ["lightning"]),
+    "torchtitan": (TITAN, ["torchtitan.components.dataloader", "torch.distributed.checkpoint"]),
+    "nodes": (NODES, ["torchdata.nodes"]),
+    "plain": (PLAIN, []),
+}
+
+
+@pytest.fixture(scope="module")
+def wholes():
+    """All loops but Fabric's, which adds gradients in another order, have the same losses."""
+    return {}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_killed_loop(program, corpora, folder, wholes, name):
+    text, needed = LOOPS[name]
+    for module in needed:
+        pytest.importorskip(module)  # once: the ranks are forked from here
+    (folder / "train.py").write_text(BEGIN + text)
+    place = {"XDG_RUNTIME_DIR": str(folder), "OMP_NUM_THREADS": "1"}
+
+    def start(run, log):
+        return ForkedRanks(2, folder / "train.py", [corpora[0], folder / run], folder / log, **place)
+
+    def seen(output):
+        return dict(re.findall(r"^step (\d+) (loss \S+ \S+ \d+)$", output, re.M))
+
+    with start("killed", "killed.log") as job:
+        job.wait_for(lambda output: len(seen(output)) >= 2)
+        job.kill()
+        killed = seen(job.output())
+    with start("killed", "resumed.log") as job:
+        resumed = seen(job.finish())
+    kind = "fabric" if name == "fabric" else "others"
+    if kind not in wholes:
+        with start("whole", "whole.log") as job:
+            wholes[kind] = seen(job.finish())
+    whole = wholes[kind]
+    assert list(whole) == [str(step) for step in range(1, STEPS + 1)]
+    assert len({loss.split()[2] for loss in whole.values()}) == STEPS, "each evaluation differs"
+    assert killed.items() <= whole.items() and resumed.items() <= whole.items()
+    assert killed.keys() | resumed.keys() == whole.keys() and len(resumed) < STEPS
+
+
+def test_neighbours_find_their_places(monkeypatch):
+    """Two nodes of four processes: tensor-parallel 2, data-parallel 4."""
+    dist, known = torch.distributed, [(rank // 2, str(rank // 4)) for rank in range(8)]
+    assert place_among(1, 2) == {"dp_rank": 1, "dp_world_size": 2}
+    places = []
+
+    def gather(to, _):
+        to[:] = known
+
+    for rank in range(8):
+        monkeypatch.setattr(dist, "is_initialized", lambda: True)
+        monkeypatch.setattr(dist, "get_world_size", lambda: 8)
+        monkeypatch.setattr(dist, "get_rank", lambda rank=rank: rank)
+        monkeypatch.setattr(dist, "all_gather_object", gather)
+        monkeypatch.setenv("GROUP_RANK", str(rank // 4))
+        places.append(place_among(rank // 2, 4))
+    assert [(of["dp_rank"], of["replica"], of["replicas"], of["ranks"]) for of in places] == [
+        (rank // 2, rank % 2, 2, "0-1" if rank < 4 else "2-3") for rank in range(8)
+    ]
+    known[0] = (3, "0")
+    monkeypatch.setenv("GROUP_RANK", "0")
+    with pytest.raises(ringpack.UsageError, match="neighbouring ranks"):
+        place_among(3, 4)
