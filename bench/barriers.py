@@ -42,49 +42,71 @@ def deviation(values):
     return (sum((value - mean) ** 2 for value in values) / len(values)) ** 0.5
 
 
-def makespan(costs, stages, backward=2.0):
-    """1F1B: micro-batch i takes costs[i] in all, 1 : `backward` forward and backward, the same in
-    each of the stages. Stage s runs min(M, stages - s) forwards, then backwards and forwards by
-    turns."""
-    count, whole = len(costs), stages * (1 + backward)
-    queues = []
+# ---- pipelines -----------------------------------------------------------------------------------
+# A micro-batch takes f forwards and 2 f backwards in each stage. 1F1B: stage s of p runs p - 1 - s
+# forwards, then a forward and a backward by turns, then the remaining backwards. Interleaved: each
+# stage has `parts` parts of the layers, in the order of Megatron-LM.
+
+
+def schedule(stages, batches, parts=1):
+    """For each stage its operations in order: direction (0: forward), micro-batch, part."""
+    whole, span, found = batches * parts, stages * parts, []
+
+    def operation(way, k):
+        part = k % span // stages
+        return way, k // span * stages + k % stages, parts - 1 - part if way else part
+
     for stage in range(stages):
-        ahead = min(count, stages - stage)
-        queue = [(0, i) for i in range(ahead)]
-        for i in range(count):
-            queue.append((1, i))
-            if ahead + i < count:
-                queue.append((0, ahead + i))
-        queues.append(queue)
-    done = [[[None] * count for _ in range(stages)] for _ in range(2)]  # by direction
-    free, at, left = [0.0] * stages, [0] * stages, 2 * count * stages
+        ahead = stages - 1 - stage
+        if parts > 1:
+            ahead = 2 * ahead + (parts - 1) * stages
+        ahead = min(ahead, whole)
+        own = [operation(0, k) for k in range(ahead)]
+        for k in range(whole):
+            own += [operation(way, at) for way, at in ((0, k + ahead), (1, k)) if at < whole]
+        found.append(own)
+    return found
+
+
+def makespan(costs, stages, parts=1, plan=None):
+    """`costs`: a stage's forward of each micro-batch. An interleaved schedule needs a multiple of
+    `stages` micro-batches."""
+    plan = plan or schedule(stages, len(costs), parts)
+    last = stages * parts - 1
+    done = [[[None] * len(costs) for _ in range(last + 1)] for _ in range(2)]
+    at, free = [0] * stages, [0.0] * stages
+    left = sum(map(len, plan))
     while left:
-        for stage in range(stages):
-            while at[stage] < len(queues[stage]):
-                way, i = queues[stage][at[stage]]
+        before = left
+        for stage, own in enumerate(plan):
+            while at[stage] < len(own):
+                way, batch, part = own[at[stage]]
+                place = part * stages + stage
                 if way == 0:
-                    before = done[0][stage - 1][i] if stage else 0.0
-                elif stage == stages - 1:
-                    before = done[0][stage][i]
+                    ready = done[0][place - 1][batch] if place else 0.0
                 else:
-                    before = done[1][stage + 1][i]
-                if before is None:
+                    ready = done[1][place + 1][batch] if place < last else done[0][last][batch]
+                if ready is None:
                     break
-                takes = costs[i] * (backward if way else 1.0) / whole
-                free[stage] = done[way][stage][i] = max(free[stage], before) + takes
+                takes = costs[batch] * (2 if way else 1) / parts
+                free[stage] = done[way][place][batch] = max(free[stage], ready) + takes
                 at[stage] += 1
                 left -= 1
+        assert left < before, "the schedule waits for itself"
     return max(free)
 
 
-def pipeline(steps, stages):
-    """Ranks are pipelines with 1F1B, and wait for each other once a step. Over the time of as many
-    equal micro-batches, which have their bubble as well."""
-    worst = sum(max(makespan(rank, stages) for rank in step) for step in steps)
+def pipeline(steps, stages, parts=1):
+    """Ranks are pipelines, and wait for each other once a step. Over the time of as many equal
+    micro-batches, which have their bubble as well. None: a rank has micro-batches that an
+    interleaved schedule cannot have."""
+    if parts > 1 and any(len(rank) % stages for step in steps for rank in step):
+        return None
+    worst = sum(max(makespan(rank, stages, parts) for rank in step) for step in steps)
     equal = 0.0
     for step in steps:
         count = max(map(len, step))
-        equal += makespan([total(step) / len(step) / count] * count, stages)
+        equal += makespan([total(step) / len(step) / count] * count, stages, parts)
     return worst / equal
 
 

@@ -11,10 +11,6 @@ the makespan of a rank's micro-batches over that of equal micro-batches of the s
 mean of the ranks of a few steps; less than 1 is possible, since the first and last micro-batches
 fill the bubble. `--search` adds the best order that annealing finds in that many tries, for each
 rank's costs by themselves: no order of tiers can be expected to be better.
-
-A micro-batch takes f forwards and 2 f backwards in each stage. 1F1B: stage s of p runs p - 1 - s
-forwards, then a forward and a backward by turns, then the remaining backwards. Interleaved: each
-stage has `parts` parts of the layers, in the order of Megatron-LM.
 """
 
 import argparse
@@ -24,59 +20,13 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "oracle"))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from barriers import makespan, schedule  # noqa: E402
 from stream2_deal import deal_rows, places_of_tiers  # noqa: E402
 
 PLACES, K, RANKS, STEPS = 131_072, 15_072, 8, 8
 ORDERS = "descending", "middle", "wave", "late_wave"
 PIPELINES = (4, 16), (8, 32), (8, 64), (16, 128)  # stages, micro-batches
-
-
-def schedule(stages, batches, parts=1):
-    """For each stage its operations in order: direction (0: forward), micro-batch, part."""
-    whole, span, found = batches * parts, stages * parts, []
-
-    def operation(way, k):
-        part = k % span // stages
-        return way, k // span * stages + k % stages, parts - 1 - part if way else part
-
-    for stage in range(stages):
-        ahead = stages - 1 - stage
-        if parts > 1:
-            ahead = 2 * ahead + (parts - 1) * stages
-        ahead = min(ahead, whole)
-        own = [operation(0, k) for k in range(ahead)]
-        for k in range(whole):
-            own += [operation(way, at) for way, at in ((0, k + ahead), (1, k)) if at < whole]
-        found.append(own)
-    return found
-
-
-def makespan(costs, stages, parts=1, plan=None):
-    """`costs`: a stage's forward of each micro-batch. An interleaved schedule needs a multiple of
-    `stages` micro-batches."""
-    plan = plan or schedule(stages, len(costs), parts)
-    last = stages * parts - 1
-    done = [[[None] * len(costs) for _ in range(last + 1)] for _ in range(2)]
-    at, free = [0] * stages, [0.0] * stages
-    left = sum(map(len, plan))
-    while left:
-        before = left
-        for stage, own in enumerate(plan):
-            while at[stage] < len(own):
-                way, batch, part = own[at[stage]]
-                place = part * stages + stage
-                if way == 0:
-                    ready = done[0][place - 1][batch] if place else 0.0
-                else:
-                    ready = done[1][place + 1][batch] if place < last else done[0][last][batch]
-                if ready is None:
-                    break
-                takes = costs[batch] * (2 if way else 1) / parts
-                free[stage] = done[way][place][batch] = max(free[stage], ready) + takes
-                at[stage] += 1
-                left -= 1
-        assert left < before, "the schedule waits for itself"
-    return max(free)
 
 
 def arranged(costs, order):

@@ -8,7 +8,7 @@
 Rows are of the engine's planner. A row of documents of l tokens costs the sum of l * (K + l), K as
 measured on a GPU (`ringpack calibrate`). A figure is the time of all steps relative to perfect
 balance: with a barrier once a step (DDP), at each micro-batch (FSDP, expert parallelism), and with
-1F1B in each rank. One deal in each mix is compared with the engine's; the others are by the oracle.
+1F1B in each rank, also interleaved (two parts of the layers on a stage). One deal in each mix is compared with the engine's; the others are by the oracle.
 
 The other methods work on the documents of one step, cut as the planner cut them:
 
@@ -37,6 +37,7 @@ from stream2_deal import deal_rows  # noqa: E402
 
 K = 15_072  # of a block 2048 wide with 16 heads, 8 key heads, ffn 8192 on an H100
 WINDOWS = (1, 2, 4, 8, 16)
+PARTS = 2  # of the layers on a stage, interleaved
 SHAPES = [  # mix, seq_len, ranks, micro-batches of a step, stages of a pipeline, steps
     ("long-context mix", 131_072, 8, 8, 4, 96),
     ("long-context mix", 131_072, 4, 64, 8, 16),
@@ -67,6 +68,7 @@ def figures_of(steps, shape, k):
     """Of steps of ranks of micro-batches, each the lengths of its documents."""
     costs = [[[cost_of(own, k) for own in rank] for rank in step] for step in steps]
     found = barriers.figures(costs, shape.stages)
+    found["interleaved"] = barriers.pipeline(costs, shape.stages, PARTS)
     long, tokens, most = [], 0, 0
     for step in steps:
         lengths = [length for rank in step for own in rank for length in own]
@@ -121,6 +123,7 @@ def measure(plan, shape, options):
 
 
 HEADS = [("step", "step", ".4f"), ("micro_step", "micro-step", ".4f"), ("pipeline", "1F1B", ".3f"),
+         ("interleaved", "interleaved", ".3f"),
          ("step_cost_spread", "steps differ", ".2%"),
          ("long_share_deviation", "long share differs", ".4f"),
          ("tokens_of_largest", "largest, rows", ".2f"), ("fill", "filled", ".2%")]
@@ -130,7 +133,8 @@ def print_table(found, seconds):
     print(f"\n{found['label']}  ({seconds:.0f} s)")
     print(f"  {'':18s}" + "".join(f"{head:>20s}" for _, head, _ in HEADS))
     for name, own in found["methods"].items():
-        cells = "".join(f"{format(own[key], form):>20s}" for key, _, form in HEADS)
+        cells = "".join(f"{'-' if own[key] is None else format(own[key], form):>20s}"
+                        for key, _, form in HEADS)
         print(f"  {name:18s}{cells}", flush=True)
 
 

@@ -10,8 +10,11 @@
 #include "base/bits.h"
 #include "base/mem.h"
 #include "config/description.h"
+#include "corpus/sides.h"
 #include "stream_spec.h"
 #include "plan/v2/spec.h"
+
+#define SIDE_ROW_BYTES_MAX (1u << 30)
 
 /* The config module numbers these words in the order of STREAM.md; it may not include plan.h. */
 _Static_assert(RP_SHUFFLE_NONE == 0 && RP_SHUFFLE_DOCUMENT == 1 && RP_SHUFFLE_BLOCK == 2,
@@ -81,6 +84,26 @@ static void take_recorded_range(struct rp_source_spec *spec, const struct rp_rec
                      field.value);
 }
 
+/* The entries of a row are one read. */
+static int check_sides(const struct rp_config *config, struct rp_corpus **corpus,
+                       struct rp_error *error)
+{
+    const struct rp_sides *sides = rp_corpus_sides(*corpus);
+    int code = 0;
+    for (uint32_t c = 0; c < sides->count && code == 0; c++) {
+        uint64_t bytes = (config->seq_len + 1ull) * sides->columns[c].type.bytes; /* of tokens */
+        if (bytes > SIDE_ROW_BYTES_MAX)
+            code = rp_fail(error, -RP_E_CONFIG, "lower seq_len, or make the entries shorter",
+                           "column `%s`: expected at most %u bytes of a row, found %" PRIu64,
+                           sides->columns[c].name, SIDE_ROW_BYTES_MAX, bytes);
+    }
+    if (code < 0) {
+        rp_corpus_close(*corpus);
+        *corpus = NULL;
+    }
+    return code;
+}
+
 int rp_stream_open_corpus_with(struct rp_corpus **corpus_out, const struct rp_config *config,
                                bool allow_missing, const struct rp_record *run,
                                const struct rp_corpus_gate *gate, struct rp_error *error)
@@ -97,9 +120,14 @@ int rp_stream_open_corpus_with(struct rp_corpus **corpus_out, const struct rp_co
                                   .gate = gate};
     for (uint32_t i = 0; run && config->stream_version > 1 && i < config->source_count; i++)
         take_recorded_range(&specs[i], run);
+    const char *names[RP_SIDES_MAX];
+    for (uint32_t c = 0; c < config->sides.count; c++)
+        names[c] = config->sides.names[c];
+    const struct rp_sides_spec sides = {names, config->sides.of, config->sides.count};
+    spec.sides = &sides;
     int code = rp_corpus_open(corpus_out, &spec, error);
     free(specs);
-    return code;
+    return code < 0 ? code : check_sides(config, corpus_out, error);
 }
 
 int rp_stream_open_corpus(struct rp_corpus **corpus_out, const struct rp_config *config,
@@ -258,6 +286,43 @@ static void add_masks(struct rp_record_writer *writer, const struct rp_config *c
     }
 }
 
+/* In the order of the names of their fields, in which a bracket follows the name. */
+static int compare_columns(const void *a, const void *b)
+{
+    const struct rp_side_info *const *first = a, *const *second = b;
+    char names[2][RP_SIDE_NAME_BYTES + 1];
+    snprintf(names[0], sizeof names[0], "%s]", (*first)->name);
+    snprintf(names[1], sizeof names[1], "%s]", (*second)->name);
+    return strcmp(names[0], names[1]);
+}
+
+static void add_sides(struct rp_record_writer *writer, const struct rp_sides *sides)
+{
+    const struct rp_side_info *sorted[RP_SIDES_MAX];
+    char names[RP_SIDES_MAX * RP_SIDE_NAME_BYTES] = "", type[RP_SIDE_TYPE_BYTES];
+    size_t used = 0;
+    for (uint32_t c = 0; c < sides->all; c++) {
+        sorted[c] = &sides->columns[c];
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", c ? "," : "",
+                                 sorted[c]->name);
+    }
+    qsort(sorted, sides->all, sizeof sorted[0], compare_columns);
+    for (uint32_t c = 0; c < sides->all; c++) {
+        const struct rp_side_info *info = sorted[c];
+        char content[RP_HASH_HEX_BYTES], field[RP_SIDE_NAME_BYTES + 20];
+        rp_sidefile_type_text(&info->type, type);
+        snprintf(field, sizeof field, "column[%s].content", info->name);
+        rp_contract_add(writer, field, "%s", rp_hash128_hex(info->content, content));
+        snprintf(field, sizeof field, "column[%s].type", info->name);
+        rp_contract_add(writer, field, "%s%s", type,
+                        info->of == RP_SIDE_OF_LABEL      ? ", label"
+                        : info->of == RP_SIDE_OF_DOCUMENT ? ", document"
+                                                          : "");
+    }
+    if (sides->all)
+        rp_contract_add(writer, "columns", "%s", names);
+}
+
 int rp_stream_make_contract(char **text_out, struct rp_contract *contract_out,
                             const struct rp_config *config, const struct rp_corpus *corpus,
                             const struct rp_plan *plan, struct rp_error *error)
@@ -277,11 +342,22 @@ int rp_stream_make_contract(char **text_out, struct rp_contract *contract_out,
             add_masks(&writer, config, corpus);
         if (!strcmp(delivery[i], "sections"))
             rp_config_add_batches(&writer, config);
+        if (!strcmp(delivery[i], "batch_size"))
+            add_sides(&writer, rp_corpus_sides(corpus));
     }
     *text_out = writer.text;
     if (writer.out_of_memory)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for the contract of the run");
     return rp_contract_open(contract_out, writer.text, writer.bytes, error);
+}
+
+int rp_stream_check_columns(const struct rp_contract *had, const struct rp_contract *has,
+                            struct rp_error *error)
+{
+    static const struct rp_contract_sides sides = {RP_AT_RESUME, "the checkpoint", "this run", 0,
+                                                   0};
+    const struct rp_contract before = {has->stream, had->delivery}; /* the plan compares streams */
+    return rp_contract_compare(&before, has, &sides, error);
 }
 
 /* In version 2 each stage has a default of its own, in the calendar. The estimate of the cost is of

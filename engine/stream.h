@@ -69,6 +69,11 @@ RP_MUST_CHECK int rp_stream_make_contract(char **text_out, struct rp_contract *c
                                           const struct rp_corpus *corpus,
                                           const struct rp_plan *plan, struct rp_error *error);
 
+/** -RP_E_MISMATCH if a side column has other content than a column of the same name had when the
+ * earlier contract was made. Columns may come and go. */
+RP_MUST_CHECK int rp_stream_check_columns(const struct rp_contract *had,
+                                          const struct rp_contract *has, struct rp_error *error);
+
 /** Every token id of a batch is smaller: vocab_size, or the number of values of token_dtype. */
 uint64_t rp_stream_token_limit(const struct rp_config *config);
 

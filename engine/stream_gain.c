@@ -6,10 +6,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 
 #include "base/bits.h"
 #include "base/log.h"
+#include "base/mapped.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "plan/balance.h"
 #include "plan/plan.h"
 #include "stream.h"
@@ -19,6 +23,7 @@
 #define ROWS_MAX (1u << 16)
 #define FRAGMENTS_MAX (1u << 17)
 #define GAIN_MIN 1.02
+#define NICE 10
 
 /* Also `deal: off`. */
 static bool gives_deal(const struct rp_config *config)
@@ -114,9 +119,34 @@ int rp_gain_text(char text[RP_GAIN_BYTES], const struct rp_config *config,
     return code < 0 ? code : 0;
 }
 
-void rp_gain_log(const struct rp_config *config, const struct rp_corpus *corpus)
+/* ---- the log --------------------------------------------------------------------------------- */
+
+static void log_text(void *argument)
 {
+    const struct rp_gain_log *log = argument;
     char text[RP_GAIN_BYTES];
-    if (rp_gain_text(text, config, corpus, NULL) == 0 && text[0])
+    if (rp_gain_text(text, log->config, log->corpus, NULL) == 0 && text[0])
         rp_log(RP_LOG_INFO, "%s", text);
+}
+
+static void *log_main(void *argument)
+{
+    prctl(PR_SET_NAME, "gain");
+    (void)setpriority(PRIO_PROCESS, 0, NICE); /* of this thread */
+    (void)!rp_mapped_guard(log_text, argument);
+    return NULL;
+}
+
+void rp_gain_log_start(struct rp_gain_log *log, const struct rp_config *config,
+                       const struct rp_corpus *corpus)
+{
+    *log = (struct rp_gain_log){.config = config, .corpus = corpus};
+    log->started = rp_thread_try(&log->thread, log_main, log) == 0;
+}
+
+void rp_gain_log_end(struct rp_gain_log *log)
+{
+    if (log->started)
+        pthread_join(log->thread, NULL);
+    log->started = false;
 }

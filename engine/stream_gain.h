@@ -5,6 +5,9 @@
 #ifndef RP_STREAM_GAIN_H
 #define RP_STREAM_GAIN_H
 
+#include <pthread.h>
+#include <stdbool.h>
+
 #include "config/config.h"
 #include "corpus/corpus.h"
 
@@ -18,7 +21,19 @@
 RP_MUST_CHECK int rp_gain_text(char text[RP_GAIN_BYTES], const struct rp_config *config,
                                const struct rp_corpus *corpus, struct rp_error *error);
 
-/** Log it, of a run that begins: it keeps its deal. A failure here is repeated by the first row. */
-void rp_gain_log(const struct rp_config *config, const struct rp_corpus *corpus);
+/* A thread that logs it, of a run that begins and keeps its deal. The first batch does not wait for
+ * it, and it gives way to other threads. */
+struct rp_gain_log {
+    const struct rp_config *config;
+    const struct rp_corpus *corpus;
+    pthread_t thread;
+    bool started;
+};
+/** Start it; config and corpus are borrowed until rp_gain_log_end. A failure here is repeated by
+ * the first row. */
+void rp_gain_log_start(struct rp_gain_log *log, const struct rp_config *config,
+                       const struct rp_corpus *corpus);
+/** Wait until it has ended. Idempotent; a zeroed struct is fine. */
+void rp_gain_log_end(struct rp_gain_log *log);
 
 #endif

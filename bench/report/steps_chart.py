@@ -16,6 +16,7 @@ LABELS = {"as planned": "rows as planned", "next-fit": "next-fit in order",
           "queues": "queues for long documents", "dealt, window 1": "ringpack, dealt in a step",
           "dealt, window 8": "ringpack, over 8 steps"}
 COLUMNS = [("step", "step", 4), ("micro_step", "micro-step", 4), ("pipeline", "1F1B", 3),
+           ("interleaved", "interleaved", 3),
            ("step_cost_spread", "cost of steps differs", 1),
            ("long_share_deviation", "share of long documents differs", 3),
            ("tokens_of_largest", "largest micro-batch, rows", 2)]
@@ -43,6 +44,8 @@ def draw(found):
 
 
 def cell(value, key, digits):
+    if value is None:
+        return "–"
     return f"{value:.1%}" if key == "step_cost_spread" else f"{value:.{digits}f}"
 
 

@@ -15,6 +15,7 @@
 enum kind {
     KIND_KEY,     /* a key of the config with that name */
     KIND_CORPUS,  /* the content of the corpus */
+    KIND_SIDE,    /* the content of a side column */
     KIND_WEIGHT,  /* the weight of a source */
     KIND_STAGE,   /* a key of a stage of the config */
     KIND_VERSION, /* a version of the specification */
@@ -69,6 +70,9 @@ static const struct rule {
     {"global_batch_size", '=', KIND_KEY, RESUME, NULL},
     {"drop_last", '=', KIND_KEY, RESUME, NULL},
     {"sections", '=', KIND_KEY, RESUME | RP_AT_ATTACH, NULL},
+    {"columns", '=', KIND_KEY, RESUME | RP_AT_ATTACH, NULL},
+    {"column[].content", '~', KIND_SIDE, NEVER, NULL},
+    {"column[].type", '=', KIND_SIDE, RESUME | RP_AT_ATTACH, NULL},
     {"source[].mask", '=', KIND_CORPUS, RESUME, "mask of source %s"},
     {"stage[].batch_size", '=', KIND_STAGE, RESUME, NULL},
     {"stage[].global_batch_size", '=', KIND_STAGE, RESUME, NULL},
@@ -83,13 +87,15 @@ static const struct rule *const unknown_rule = &rules[RP_ARRAY_COUNT(rules) - 1]
 #define NAME_BYTES (RP_RECORD_NAME_MAX + 1)
 #define RECORD "record[" /* the names of the records of version 2 begin with it */
 
-/* Set name to `source[].weight` for `source[0003].weight`, and return 3; so of a stage. UINT32_MAX
- * for a field of neither. */
+/* Set name to `source[].weight` for `source[0003].weight`, and return 3. UINT32_MAX without one. */
 static uint32_t without_number(const struct rp_field *field, char name[NAME_BYTES])
 {
-    static const char source[] = "source[", stage[] = "stage[";
+    static const char source[] = "source[", stage[] = "stage[", column[] = "column[";
     uint32_t number = 0, at = sizeof source - 1;
     snprintf(name, NAME_BYTES, "%.*s", (int)field->name_bytes, field->name);
+    char *end = strncmp(name, column, sizeof column - 1) == 0 ? strchr(name, ']') : NULL;
+    if (end) /* column[weight].type is column[].type */
+        memmove(name + sizeof column - 1, end, strlen(end) + 1);
     if (strncmp(name, stage, sizeof stage - 1) == 0)
         at = sizeof stage - 1;
     else if (strncmp(name, source, at) != 0)
@@ -117,10 +123,12 @@ unsigned rp_contract_may_differ(const char *name)
 
 /* ---- making and reading ---------------------------------------------------------------------- */
 
-static void add_line(struct rp_record_writer *writer, const char *rule_name, const char *name,
-                     const char *format, va_list arguments)
+static void add_line(struct rp_record_writer *writer, const char *name, const char *format,
+                     va_list arguments)
 {
-    char value[RP_RECORD_VALUE_MAX + 1];
+    char value[RP_RECORD_VALUE_MAX + 1], rule_name[NAME_BYTES];
+    const struct rp_field field = {.name = name, .name_bytes = (uint32_t)strlen(name)};
+    (void)without_number(&field, rule_name);
     const struct rule *rule = find_rule(rule_name);
     RP_ASSERT(rule != unknown_rule);
     vsnprintf(value, sizeof value, format, arguments);
@@ -131,7 +139,7 @@ void rp_contract_add(struct rp_record_writer *writer, const char *name, const ch
 {
     va_list arguments;
     va_start(arguments, format);
-    add_line(writer, name, name, format, arguments);
+    add_line(writer, name, format, arguments);
     va_end(arguments);
 }
 
@@ -139,10 +147,9 @@ void rp_contract_add(struct rp_record_writer *writer, const char *name, const ch
 static void add_entry(struct rp_record_writer *writer, const char *list, uint32_t number,
                       const char *name, const char *format, va_list arguments)
 {
-    char rule_name[NAME_BYTES], full_name[NAME_BYTES];
-    snprintf(rule_name, sizeof rule_name, "%s[].%s", list, name);
+    char full_name[NAME_BYTES];
     snprintf(full_name, sizeof full_name, "%s[%04u].%s", list, number, name);
-    add_line(writer, rule_name, full_name, format, arguments);
+    add_line(writer, full_name, format, arguments);
 }
 
 void rp_contract_add_of_source(struct rp_record_writer *writer, uint32_t source, const char *name,
@@ -267,6 +274,9 @@ static void write_hint(char *hint, size_t bytes, const struct difference *differ
                  "the corpus is another one, another part of it (`documents`), or its content "
                  "changed: point the configuration at the corpus that %s with",
                  moment == RP_AT_REATTACH ? "the trainer began" : "the state was made");
+    else if (kind == KIND_SIDE)
+        snprintf(setting, sizeof setting,
+                 "the values of that side column are others: restore its files, or leave it out");
     else if (kind == KIND_WEIGHT)
         snprintf(setting, sizeof setting,
                  moment == RP_AT_REATTACH

@@ -45,7 +45,8 @@ enum rp_contract_moment {
 RP_MUST_CHECK int rp_contract_open(struct rp_contract *contract, const char *text, size_t bytes,
                                    struct rp_error *error);
 
-/** Add a line to a record. `name` must be in the table, which has the sign of the line. */
+/** Add a line to a record. `name` must be in the table, which has the sign of the line; there
+ * `column[weight].type` is `column[].type`. */
 void rp_contract_add(struct rp_record_writer *writer, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /** Add a line for a field of source number `source`: "weight", "documents" or "name". */

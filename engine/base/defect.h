@@ -26,6 +26,7 @@
     X(count_all_in_first_stage, "plan counts the rows of all stages in the first one")             \
     X(count_rows_before_state, "plan --state also counts the rows before its state")               \
     X(count_published, "a checkpoint is cut at the published batches, not at the consumed ones")   \
+    X(deal_across_stages, "windows of plan --layout cross the stages of the calendar")             \
     X(drop_exported_field, "the JSON of a state lacks one field of its token")                     \
     X(end_stages_as_streams, "trainers are told the end of a stage as the end of the stream")      \
     X(fetch_during_fill, "a reader fetches a range that is being fetched into the cache")          \
@@ -57,6 +58,9 @@
     X(keep_stale_marks, "marks of kept states stay when the batch numbering begins anew")          \
     X(leave_batch_out_of_digest, "the last batch of an interval is not in its content digest")     \
     X(leave_out_journal_stop, "the end of an engine is not written to the run journal")            \
+    X(side_of_neighbour, "entries of side columns are those of the next token of the file")        \
+    X(side_not_shifted, "side columns of labels are not shifted as labels are")                    \
+    X(ignore_side_length, "the entries of a side column are not counted when it is opened")        \
     X(landmark_of_another_stream, "a landmark of a stream with other weights is loaded")           \
     X(leave_out_dir_fsync, "a checkpoint's directory is not synced after the rename")              \
     X(leave_out_last_look, "a save and a stop do not look whether token files have changed")       \

@@ -16,7 +16,7 @@
 /* Does a section have another type, or exist in only one of the two? */
 static bool sections_differ(const struct rp_geometry *a, const struct rp_geometry *b)
 {
-    for (unsigned i = 0; i < RP_SECTION_COUNT; i++)
+    for (unsigned i = 0; i < RP_SECTION_ROOM; i++)
         if (a->sections[i].dtype != b->sections[i].dtype ||
             a->sections[i].bytes != b->sections[i].bytes)
             return true;
@@ -30,7 +30,8 @@ static int check_shape(const struct rp_geometry *was, const struct rp_geometry *
 {
     if (was->rows == is->rows && was->seq_len == is->seq_len && was->world == is->world &&
         was->label_mode == is->label_mode && was->pad_id == is->pad_id &&
-        was->micro_batches == is->micro_batches && !sections_differ(was, is))
+        was->micro_batches == is->micro_batches && !sections_differ(was, is) &&
+        memcmp(was->sides, is->sides, sizeof was->sides) == 0)
         return 0;
     return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_CONTRACT,
                    "the engine's batches have another shape than its contract says");

@@ -44,7 +44,7 @@ struct rp_batch rp_client_batch_of(struct rp_client *client, const uint8_t *slot
                              .step = header->step,
                              .micro_batch = header->micro_batch,
                              .micro_batches = header->micro_batches};
-    for (unsigned i = 0; i < RP_SECTION_COUNT; i++)
+    for (unsigned i = 0; i < RP_SECTION_ROOM; i++)
         batch.sections[i] = g->sections[i].offset ? slot + g->sections[i].offset : NULL;
     set_step(client, header, &batch);
     return batch;

@@ -63,6 +63,12 @@ enum rp_switch { RP_SWITCH_AUTO, RP_SWITCH_ON, RP_SWITCH_OFF };
 /* Why a config has its stream version: the key; a state token; or the run is new. */
 enum rp_version_from { RP_VERSION_GIVEN, RP_VERSION_KEPT, RP_VERSION_NEW };
 
+/* Side columns, in the order of enum rp_side_of. */
+struct rp_config_sides {
+    char names[RP_SIDES_MAX][RP_SIDE_NAME_BYTES];
+    uint32_t of[RP_SIDES_MAX], count;
+};
+
 struct rp_config {
     char *path;   /* the YAML file's; NULL = no file was read */
     char *called; /* name of that file in messages: its path, or the name of a memfd */
@@ -111,6 +117,9 @@ struct rp_config {
     char *profile;                    /* one of RP_PROFILES; default min */
     uint32_t sections; /* bit per rp_section: `sections`, and the sections of the given profile */
     uint32_t sections_unlisted; /* which a profile has added to a list that names some of its own */
+    /* names with commas between them; NULL = none */
+    char *columns, *label_columns, *document_columns;
+    struct rp_config_sides sides; /* the same, once the config is finished */
     uint32_t token_dtype; /* `token_dtype`: i32 | i64 | u16 (enum rp_dtype), for input_ids, labels
                            * and position_ids (labels and position_ids are i32 when it is u16) */
     uint32_t label_mode;  /* `label_mode`: shifted | aligned */

@@ -420,6 +420,8 @@ int rp_config_finish(struct rp_config *config, struct rp_error *error)
     if (code == 0)
         code = finish_batch(config, error);
     if (code == 0)
+        code = rp_config_finish_sides(config, error);
+    if (code == 0)
         code = rp_config_finish_version(config, error);
     if (code == 0)
         code = rp_config_finish_stages(config, error);

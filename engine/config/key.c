@@ -355,7 +355,7 @@ bool rp_key_is_program_path(const struct rp_key *key, const char *text)
 static int set_text(const struct rp_key *key, void *object, const char *text,
                     struct rp_key_place place, struct rp_error *error)
 {
-    if (!*text)
+    if (!*text && key->kind != RP_KIND_NAMES)
         return rp_key_expected(place, key, "a text that is not empty", text, error);
     if (key->kind == RP_KIND_PATH && strchr("~$", text[0])) /* a shell does not expand --key=~/x */
         return rp_key_expected(place, key, "a path that is written out (~ and $ are not expanded)",
@@ -408,6 +408,7 @@ int rp_key_set(const struct rp_key *key, void *object, const char *text, struct 
             return expected_word(place, key, key->words, text, error);
         return set_text(key, object, text, place, error);
     case RP_KIND_TEXT:
+    case RP_KIND_NAMES:
     case RP_KIND_PATH:
     case RP_KIND_COMMAND:
         return set_text(key, object, text, place, error);
@@ -442,7 +443,7 @@ bool rp_key_is_nested(const struct rp_key *key)
 static bool is_text(const struct rp_key *key)
 {
     return key->kind == RP_KIND_TEXT || key->kind == RP_KIND_WORD || key->kind == RP_KIND_PATH ||
-           key->kind == RP_KIND_COMMAND;
+           key->kind == RP_KIND_COMMAND || key->kind == RP_KIND_NAMES;
 }
 
 void rp_key_set_standards(const struct rp_key *table, size_t count, void *object)

@@ -29,6 +29,7 @@ enum rp_key_kind {
     RP_KIND_WEIGHT,   /* decimal number, stored in millionths */
     RP_KIND_RANKS,    /* `3` or `0-3` */
     RP_KIND_SECTIONS, /* list of section names */
+    RP_KIND_NAMES,    /* list of names, stored as one text with commas */
     RP_KIND_COMMAND,  /* list of a program and its arguments; a program with a slash is a path */
     RP_KIND_SHARDS,   /* list of paths and globs */
     RP_KIND_SOURCES,  /* list of sources */
@@ -121,6 +122,12 @@ enum rp_key_kind {
       "sections and types that a framework expects")                                               \
     X(sections, sections, SECTIONS, NULL, "(of the profile)", 0, 0,                                \
       "sections of a batch: added to the sections of a given profile, else these only")            \
+    X(columns, columns, NAMES, NULL, "(none)", 0, 0,                                               \
+      "side columns of batches: values for each token, from files next to the shards")             \
+    X(label_columns, label_columns, NAMES, NULL, "(none)", 0, 0,                                   \
+      "the same, each value in the place that has its token as label")                             \
+    X(document_columns, document_columns, NAMES, NULL, "(none)", 0, 0,                             \
+      "columns of the index in batches: a number for the document of each fragment")               \
     X(token_dtype, token_dtype, CHOICE, "auto|u16|i32|i64", "auto", 0, 0,                          \
       "type of input_ids, labels and position_ids; auto = of the profile")                         \
     X(label_mode, label_mode, CHOICE, "shifted|aligned", "(of the profile)", 0, 0,                 \
@@ -434,6 +441,8 @@ bool rp_config_fits_each_version(const struct rp_config *config);
 RP_MUST_CHECK int rp_config_finish_version(struct rp_config *config, struct rp_error *error);
 /** Compile stages and skips to rows (finish_stages.c). */
 RP_MUST_CHECK int rp_config_finish_stages(struct rp_config *config, struct rp_error *error);
+/** Set `sides` (finish_sides.c). */
+RP_MUST_CHECK int rp_config_finish_sides(struct rp_config *config, struct rp_error *error);
 /** Set `batches` (batches.c). The stages are finished. */
 RP_MUST_CHECK int rp_config_finish_batches(struct rp_config *config, struct rp_error *error);
 

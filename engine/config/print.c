@@ -40,6 +40,7 @@ static const char *type_text(const struct rp_key *key)
     case RP_KIND_RANKS:
         return "range";
     case RP_KIND_SECTIONS:
+    case RP_KIND_NAMES:
     case RP_KIND_COMMAND:
     case RP_KIND_SHARDS:
     case RP_KIND_SOURCES:

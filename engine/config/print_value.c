@@ -54,6 +54,7 @@ void rp_key_print(const struct rp_key *key, const void *object, char *text, size
     case RP_KIND_PATH:
     case RP_KIND_WORD:
     case RP_KIND_COMMAND:
+    case RP_KIND_NAMES:
         string = *(char *const *)((const char *)object + key->offset);
         snprintf(text, bytes, "%s", string ? string : "");
         return;

@@ -88,7 +88,8 @@ static int read_sources(struct rp_yaml *reader, const yaml_node_t *node)
 static int joined_text(struct rp_yaml *reader, const yaml_node_t *node, const struct rp_key *key,
                        char *buffer, size_t bytes, const char **text)
 {
-    bool is_list = key->kind == RP_KIND_SECTIONS || key->kind == RP_KIND_COMMAND;
+    bool is_list = key->kind == RP_KIND_SECTIONS || key->kind == RP_KIND_COMMAND ||
+                   key->kind == RP_KIND_NAMES;
     if (!is_list || node->type != YAML_SEQUENCE_NODE)
         return rp_yaml_text(reader, node, key->name, text);
     size_t used = 0;

@@ -77,8 +77,17 @@ const struct rp_source *rp_corpus_source(const struct rp_corpus *corpus, uint32_
     return &corpus->sources[source];
 }
 
+uint32_t rp_corpus_read_count(const struct rp_corpus *corpus)
+{
+    return corpus->shard_count * (1 + corpus->sides.count);
+}
+
 const struct rp_shard *rp_corpus_shard(const struct rp_corpus *corpus, uint32_t shard)
 {
+    if (corpus->sides.count && shard >= corpus->shard_count) {
+        RP_ASSERT(shard < rp_corpus_read_count(corpus));
+        return &corpus->sides.files[shard - corpus->shard_count].shard;
+    }
     RP_ASSERT(shard < corpus->shard_count);
     return corpus->shards ? &corpus->shards[shard].shard : rp_listed_shard(corpus, shard);
 }
@@ -114,12 +123,14 @@ uint64_t rp_corpus_file_bytes(const struct rp_corpus *corpus)
     uint64_t bytes = 0;
     for (uint32_t s = 0; s < corpus->source_count; s++)
         bytes += file_bytes(&corpus->sources[s]);
+    for (uint32_t c = 0; c < corpus->sides.count; c++)
+        bytes += corpus->sides.columns[c].bytes;
     return bytes;
 }
 
 uint32_t rp_corpus_file_count(const struct rp_corpus *corpus)
 {
-    uint32_t count = 0;
+    uint32_t count = corpus->sides.count * corpus->shard_count;
     for (uint32_t s = 0; s < corpus->source_count; s++)
         count += corpus->sources[s].shard_count - corpus->sources[s].objects;
     return count;
@@ -431,4 +442,11 @@ void rp_source_expect_extent(const struct rp_source *source, uint64_t document)
     rp_documents_expect_extent(segment, own);
     if (source->has_mask)
         rp_spans_expect(&segment->table.spans, own);
+}
+
+void rp_source_expect_spans(const struct rp_source *source, uint64_t document)
+{
+    const struct rp_index_segment *segment = rp_source_segment(source, document + source->skipped);
+    rp_spans_expect_first(&segment->table.spans,
+                          document + source->skipped - segment->first_document);
 }

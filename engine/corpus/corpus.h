@@ -106,6 +106,8 @@ struct rp_corpus_gate {
     void *context;
 };
 
+struct rp_sides_spec;
+
 struct rp_corpus_spec {
     const struct rp_source_spec *sources;
     uint32_t source_count;
@@ -115,6 +117,7 @@ struct rp_corpus_spec {
     const char *cache_dir; /* for indexes and sidecars of URLs; NULL = as object/remote.h says */
     bool allow_missing_data;           /* a missing token file that has a sidecar is a warning */
     const struct rp_corpus_gate *gate; /* NULL = none */
+    const struct rp_sides_spec *sides; /* side columns (sides.h); NULL = none */
 };
 
 struct rp_corpus;
@@ -210,6 +213,8 @@ RP_MUST_CHECK int rp_source_extent(const struct rp_source *source, uint64_t docu
 
 /** Prefetch the index entry of a document before a call of rp_source_extent. */
 void rp_source_expect_extent(const struct rp_source *source, uint64_t document);
+/** Prefetch its first span, some time after rp_source_expect_extent. The source has a mask. */
+void rp_source_expect_spans(const struct rp_source *source, uint64_t document);
 
 /** The token file of a document, and its number there (*row_out): the row of a table, or the
  * document of a Megatron index. The string belongs to the corpus. */
@@ -264,8 +269,11 @@ struct rp_shard {
     bool is_listed;                          /* known from the corpus index only, not opened */
     uint64_t idx_mtime_ns;                   /* its .idx's, when it was listed; 0: not known */
     const struct rp_index_segment *segment;  /* which has its documents */
+    bool is_side;                            /* a side column's file, which has no documents */
 };
 uint32_t rp_corpus_shard_count(const struct rp_corpus *corpus);
+/** The shards, and the files of side columns, whose numbers follow the shards' (sides.h). */
+uint32_t rp_corpus_read_count(const struct rp_corpus *corpus);
 const struct rp_shard *rp_corpus_shard(const struct rp_corpus *corpus, uint32_t shard);
 /** The key of a shard's object, without secrets (rp_url_id); "" for a file. The caller frees it;
  * NULL when out of memory. */
@@ -273,8 +281,8 @@ char *rp_corpus_object_id(const struct rp_shard *shard);
 
 /** The path of the corpus index; NULL if shards were opened without one. */
 const char *rp_corpus_index_path(const struct rp_corpus *corpus);
-/** The bytes of all shards; the bytes of shards that are files; the number of files; the bytes of
- * the widest token; the first shard that is an object, or NULL. */
+/** The bytes of all shards; the bytes of files, and their number, side columns included; the bytes
+ * of the widest token; the first shard that is an object, or NULL. */
 uint64_t rp_corpus_bytes(const struct rp_corpus *corpus);
 uint64_t rp_corpus_file_bytes(const struct rp_corpus *corpus);
 uint32_t rp_corpus_file_count(const struct rp_corpus *corpus);

@@ -318,6 +318,8 @@ int rp_corpus_open(struct rp_corpus **corpus_out, const struct rp_corpus_spec *s
     int code = corpus ? open_sources(corpus, spec, error) : fail_memory(error);
     if (code == 0)
         code = take_ranges(corpus, spec, error);
+    if (code == 0 && spec->sides)
+        code = rp_sides_open(&corpus->sides, corpus, spec->sides, error);
     if (code < 0)
         rp_corpus_close(corpus);
     else
@@ -334,6 +336,7 @@ void rp_corpus_close(struct rp_corpus *corpus)
         free(corpus->sources[s].first);
         free(corpus->sources[s].bucket);
     }
+    rp_sides_close(&corpus->sides);
     for (uint32_t i = 0; corpus->shards && i < corpus->shard_count; i++)
         rp_shard_close(&corpus->shards[i]);
     rp_listed_close(corpus);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* corpus_struct.h — a corpus and its sources. Private to corpus.c (queries), corpus_open.c (opens
- * shards or a corpus index), columns.c, listed.c (shards of a corpus index), prefix.c, eos.c and
- * range.c.
+ * shards or a corpus index), columns.c, listed.c (shards of a corpus index), prefix.c, eos.c,
+ * range.c and sides.c.
  *
  * Invariants: shards are numbered over the whole corpus, in the order of the sources and of their
  * lists, and so are segments. Document d of a source is in the segment g with first[g] <= d <
@@ -11,6 +11,7 @@
 #define RP_CORPUS_CORPUS_STRUCT_H
 
 #include "corpus/shard.h"
+#include "corpus/sides.h"
 
 struct rp_source {
     char *name;
@@ -51,6 +52,7 @@ struct rp_corpus {
     struct rp_index *index;  /* NULL: the shards were opened */
     struct rp_a64 *listed;   /* [shard_count] pointers to the listed shards used so far, or 0 */
     struct rp_shard damaged; /* stands for a shard whose record is damaged */
+    struct rp_sides sides;
 };
 
 /* corpus.c */
@@ -77,5 +79,8 @@ RP_MUST_CHECK int rp_listed_keep_queries(struct rp_source *source,
                                          const struct rp_source_spec *spec, struct rp_error *error);
 void rp_listed_close(struct rp_corpus *corpus);
 const struct rp_shard *rp_listed_shard(const struct rp_corpus *corpus, uint32_t shard);
+/** The format of a listed shard, and the byte of its first token. False: its record is damaged. */
+bool rp_listed_layout(const struct rp_corpus *corpus, uint32_t shard, enum rp_format *format,
+                      uint64_t *token_offset);
 
 #endif

@@ -178,3 +178,17 @@ const struct rp_shard *rp_listed_shard(const struct rp_corpus *corpus, uint32_t 
     listed = (void *)(uintptr_t)found;
     return &listed->shard;
 }
+
+bool rp_listed_layout(const struct rp_corpus *corpus, uint32_t shard, enum rp_format *format,
+                      uint64_t *token_offset)
+{
+    const struct rp_source *source = source_of(corpus, shard);
+    const struct rp_index_segment *segment = segment_of(source, shard - source->first_shard);
+    struct rp_index_record record;
+    uint32_t own = shard - source->first_shard - segment->first_shard;
+    if (!rp_index_get_record(segment, own, &record, NULL))
+        return false;
+    *format = record.format;
+    *token_offset = record.token_offset;
+    return true;
+}

@@ -464,7 +464,7 @@ const struct rp_mask_origin *rp_shard_mask(const struct rp_shard *shard)
 int rp_shard_check_sidecar(const struct rp_shard *shard, struct rp_error *error)
 {
     const struct rp_index_segment *segment = shard->segment;
-    bool is_good = !shard->block_hashes ||
+    bool is_good = !shard->block_hashes || shard->is_side ||
                    rp_index_verify_blocks(segment, shard->block_hashes, shard->block_count);
     return is_good ? 0 : rp_index_fail_damaged(segment->index, "block hashes", error);
 }

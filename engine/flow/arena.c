@@ -11,7 +11,7 @@
 
 /* Where each part begins; the words come first. */
 struct places {
-    uint64_t free_until, pack_from, tickets, states, data, end;
+    uint64_t free_until, pack_from, tickets, states, side_places, data, end;
 };
 
 static struct places find_places(const struct rp_arena_sizes *sizes)
@@ -23,7 +23,10 @@ static struct places find_places(const struct rp_arena_sizes *sizes)
     p.pack_from = rp_align_up(p.free_until + words, 128);
     p.tickets = rp_align_up(p.pack_from + words, 4096);
     p.states = rp_align_up(p.tickets + sizes->slot_count * sizeof(struct rp_ticket), 4096);
-    p.data = rp_align_up(p.states + sizes->state_count * stride, HUGE_BYTES);
+    p.side_places = rp_align_up(p.states + sizes->state_count * stride, 64);
+    uint64_t transfers = (uint64_t)sizes->slot_count * RP_TICKET_TRANSFERS_MAX;
+    p.data = rp_align_up(
+        p.side_places + transfers * sizes->side_count * sizeof(struct rp_side_place), HUGE_BYTES);
     p.end = p.data + sizes->data_bytes;
     return p;
 }
@@ -42,6 +45,7 @@ int rp_arena_create(struct rp_arena *arena, bool is_private, const struct rp_are
     *arena = (struct rp_arena){.segment.fd = -1,
                                .slot_count = sizes->slot_count,
                                .state_count = sizes->state_count,
+                               .side_count = sizes->side_count,
                                .data_bytes = sizes->data_bytes,
                                .state_bytes = rp_align_up(sizes->state_bytes, 64),
                                .prefaulted.value = !is_private};
@@ -57,6 +61,7 @@ int rp_arena_create(struct rp_arena *arena, bool is_private, const struct rp_are
     arena->pack_from = (struct rp_a64 *)(void *)(memory + p.pack_from);
     arena->tickets = (struct rp_ticket *)(void *)(memory + p.tickets);
     arena->states = memory + p.states;
+    arena->side_places = (struct rp_side_place *)(void *)(memory + p.side_places);
     arena->data = memory + p.data;
     return 0;
 }

@@ -4,10 +4,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/bits.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "corpus/sides.h"
 
 #define PERIOD_ROWS_MAX (1u << 20)
 #define PAIRS_A_CALL 16u
@@ -36,6 +38,17 @@ static void find_local_lanes(struct rp_block_reads *b, const struct rp_flow_opti
     }
 }
 
+/* Entries of the columns that are read by blocks, for each token. */
+static uint32_t narrow_bytes(const struct rp_corpus *corpus)
+{
+    const struct rp_sides *sides = rp_corpus_sides(corpus);
+    uint32_t bytes = 0;
+    for (uint32_t c = 0; c < sides->count; c++)
+        if (sides->columns[c].type.bytes <= RP_BLOCK_ENTRY_BYTES_MAX)
+            bytes += sides->columns[c].type.bytes;
+    return bytes;
+}
+
 static uint64_t mean_block_bytes(const struct rp_corpus *corpus, uint32_t source,
                                  uint64_t documents)
 {
@@ -45,7 +58,8 @@ static uint64_t mean_block_bytes(const struct rp_corpus *corpus, uint32_t source
     if (rp_source_extent(s, 0, &extent, &ignored) < 0)
         extent.width = sizeof(uint64_t); /* a damaged document may never be met */
     double mean = (double)rp_source_tokens(s) / (double)rp_source_documents(s);
-    return (uint64_t)(mean * (double)documents * extent.width) + RP_BLOCK_BYTES;
+    return (uint64_t)(mean * (double)documents * (extent.width + narrow_bytes(corpus))) +
+           RP_BLOCK_BYTES * (1 + rp_corpus_sides(corpus)->count);
 }
 
 /* A window of every local lane and source. */
@@ -67,23 +81,42 @@ static uint64_t least_bytes(uint64_t window)
     return window * 2 + window / 4;
 }
 
-static bool are_too_many(const struct rp_block_reads *b)
+static bool are_too_many(const struct rp_block_reads *b, const struct rp_corpus *corpus)
 {
-    return 2ull * b->blocks.window * b->pair_count > RP_BLOCK_READS_MAX;
+    uint64_t files = 1 + rp_corpus_sides(corpus)->count;
+    return 2 * files * b->blocks.window * b->pair_count > RP_BLOCK_READS_MAX;
+}
+
+void rp_block_reads_locate(const struct rp_block_reads *b, const struct rp_plan *plan,
+                           struct rp_block_at *at, bool is_end)
+{
+    for (uint32_t pair = 0; pair < b->pair_count; pair++) {
+        uint32_t lane = pair / b->blocks.sources, source = pair % b->blocks.sources;
+        if (is_end)
+            at[pair].position = rp_plan_block_position(plan, lane, source);
+        else
+            at[pair].window = rp_plan_block_window(plan, lane, source);
+    }
+}
+
+void rp_block_reads_move(struct rp_block_reads *b, const struct rp_block_at *at)
+{
+    memcpy(b->at, at, b->pair_count * sizeof *at);
 }
 
 static void place_ahead(struct rp_block_reads *b, const struct rp_plan *plan)
 {
+    rp_block_reads_locate(b, plan, b->at, false);
+    rp_block_reads_locate(b, plan, b->at, true);
     for (uint32_t pair = 0; pair < b->pair_count; pair++)
-        b->ahead[pair] = rp_plan_block_window(plan, pair / b->blocks.sources,
-                                              pair % b->blocks.sources);
+        b->ahead[pair] = b->at[pair].window;
 }
 
 static bool are_of_use(struct rp_block_reads *b, const struct rp_flow_options *options,
                        uint64_t data_bytes)
 {
     uint64_t wanted = least_bytes(window_bytes(b, options));
-    if (wanted == 0 || are_too_many(b))
+    if (wanted == 0 || are_too_many(b, options->corpus))
         return false;
     if (wanted > data_bytes)
         rp_log(RP_LOG_INFO,
@@ -104,8 +137,9 @@ int rp_block_reads_open(struct rp_block_reads *b, const struct rp_plan *plan,
     b->entries = rp_calloc(RP_BLOCK_READS_MAX, sizeof *b->entries);
     b->buckets = rp_calloc(RP_BLOCK_READS_MAX, sizeof *b->buckets);
     b->ahead = rp_calloc(b->pair_count, sizeof *b->ahead);
+    b->at = rp_calloc(b->pair_count, sizeof *b->at);
     b->is_local = rp_calloc(b->blocks.lanes, sizeof *b->is_local);
-    if (!b->entries || !b->buckets || !b->ahead || !b->is_local) {
+    if (!b->entries || !b->buckets || !b->ahead || !b->at || !b->is_local) {
         rp_block_reads_close(b);
         return rp_fail(error, -ENOMEM, NULL, "out of memory for the pipeline");
     }
@@ -121,6 +155,7 @@ void rp_block_reads_close(struct rp_block_reads *b)
     free(b->entries);
     free(b->buckets);
     free(b->ahead);
+    free(b->at);
     free(b->is_local);
     *b = (struct rp_block_reads){0};
 }
@@ -134,7 +169,7 @@ uint64_t rp_block_reads_data_bytes(const struct rp_plan *plan,
         return 0;
     b.pair_count = b.blocks.lanes * b.blocks.sources;
     b.is_local = rp_calloc(b.blocks.lanes, sizeof *b.is_local);
-    if (!b.is_local || are_too_many(&b)) {
+    if (!b.is_local || are_too_many(&b, options->corpus)) {
         rp_block_reads_close(&b);
         return 0;
     }
@@ -191,7 +226,7 @@ bool rp_block_reads_peek(struct rp_block_reads *b, const struct rp_data_ring *da
         uint64_t *ahead = &b->ahead[b->pair];
         if (!b->is_local[lane])
             continue;
-        uint64_t until = rp_plan_block_position(plan, lane, source) + b->blocks.window;
+        uint64_t until = b->at[b->pair].position + b->blocks.window;
         for (; *ahead < until && rp_plan_block_at(plan, lane, source, *ahead, block); ++*ahead) {
             const struct rp_block_read *found = find(b, data_ring, source, block->number,
                                                      ANY_SHARD);
@@ -199,7 +234,7 @@ bool rp_block_reads_peek(struct rp_block_reads *b, const struct rp_data_ring *da
                 return true;
         }
         if (*ahead < until) /* no block is here: the next ones begin with the next epoch */
-            *ahead = rp_max_u64(*ahead, rp_plan_block_window(plan, lane, source));
+            *ahead = rp_max_u64(*ahead, b->at[b->pair].window);
     }
     return false;
 }
@@ -214,12 +249,9 @@ void rp_block_reads_defer(struct rp_block_reads *b)
     next_pair(b);
 }
 
-bool rp_block_reads_is_wanted(const struct rp_block_reads *b, const struct rp_plan *plan)
+bool rp_block_reads_is_wanted(const struct rp_block_reads *b)
 {
-    uint32_t pair = b->pair;
-    uint64_t window = rp_plan_block_window(plan, pair / b->blocks.sources,
-                                           pair % b->blocks.sources);
-    return b->ahead[pair] < window + b->blocks.window;
+    return b->ahead[b->pair] < b->at[b->pair].window + b->blocks.window;
 }
 
 static void unlink_block_read(struct rp_block_reads *b, uint32_t index)

@@ -32,6 +32,9 @@ struct rp_block_run {
  * between documents (other columns, after each record batch of Arrow); these are not read. */
 #define RP_BLOCK_RUNS_MAX 32u
 
+/* Longer entries of a side column are read for each document: a document has enough of them. */
+#define RP_BLOCK_ENTRY_BYTES_MAX 16u
+
 struct rp_block_read {
     uint32_t source, shard;
     bool past_cache; /* by direct reads, of a file that also has buffered ones (files.h) */
@@ -44,12 +47,18 @@ struct rp_block_read {
     struct rp_block_run runs[RP_BLOCK_RUNS_MAX]; /* in ascending file order */
 };
 
+/* Positions of a lane in a source (plan/blocks.h): of its window, and that which it has reached. */
+struct rp_block_at {
+    uint64_t window, position;
+};
+
 struct rp_block_reads {
     struct rp_plan_blocks blocks;  /* documents = 0: there are no block_reads */
     struct rp_block_read *entries; /* [RP_BLOCK_READS_MAX], the youngest at (count - 1) mod that */
     uint32_t *buckets;             /* [RP_BLOCK_READS_MAX]: 1 + index, or 0 */
     uint64_t count;
     uint64_t *ahead;       /* [lane, source]: position of the next block to read */
+    struct rp_block_at *at; /* [lane, source]: where the rows are that are dispatched */
     bool *is_local;        /* [lane] */
     bool leaves_lanes_out; /* some lane is not local, and has no block reads */
     uint32_t pair_count;   /* lanes x sources */
@@ -85,9 +94,15 @@ bool rp_block_reads_peek(struct rp_block_reads *b, const struct rp_data_ring *da
 void rp_block_reads_take(struct rp_block_reads *b);
 /** Blocks of other lanes and sources are due before the block that was found. */
 void rp_block_reads_defer(struct rp_block_reads *b);
-/** True if the plan takes documents from the window of the block that was found: the caller then
+/** Write the plan's positions into at[pair_count]: at the beginning of some rows their windows, at
+ * the end their positions. */
+void rp_block_reads_locate(const struct rp_block_reads *b, const struct rp_plan *plan,
+                           struct rp_block_at *at, bool is_end);
+/** The rows between the two are dispatched next. */
+void rp_block_reads_move(struct rp_block_reads *b, const struct rp_block_at *at);
+/** True if those rows take documents from the window of the block that was found: the caller then
  * waits for room, because without the block each of its documents would cost a read. */
-bool rp_block_reads_is_wanted(const struct rp_block_reads *b, const struct rp_plan *plan);
+bool rp_block_reads_is_wanted(const struct rp_block_reads *b);
 
 void rp_block_reads_add(struct rp_block_reads *b, const struct rp_block_read *block_read);
 

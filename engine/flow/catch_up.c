@@ -14,7 +14,7 @@
 
 static uint32_t catch_up_descriptors(const struct rp_flow_options *flow)
 {
-    uint64_t own = 2 * (uint64_t)rp_corpus_shard_count(flow->corpus); /* direct and buffered */
+    uint64_t own = 2 * (uint64_t)rp_corpus_read_count(flow->corpus); /* direct and buffered */
     uint64_t all = flow->other_descriptors + own + RP_CATCH_UPS_MAX * CATCH_UP_FILES;
     return rp_descriptors_allow(all) ? CATCH_UP_FILES : RP_DESCRIPTORS_MIN;
 }

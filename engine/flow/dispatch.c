@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dispatch — plans micro-batches in order and turns the rows of local ranks into tickets.
+/* dispatch — plans steps in order and turns the rows of local ranks into tickets.
  *
- * Flow: for each micro-batch: remember the plan's state (it travels with the batch) → plan its rows
- * → for each row of a local rank, one transfer per fragment, with the reads that bring it (reads.h)
- * → close the ticket when it is full and at the end of the micro-batch. Rows of other nodes are
- * planned and dropped: 30-60 ns a document, no I/O.
+ * Flow: for each step: plan its rows, and save the plan's state after each micro-batch, with which
+ * it travels (step_rows.h) → for each row of a local rank, one transfer per fragment, with the
+ * reads that bring it (reads.h) → close the ticket when it is full and at the end of the
+ * micro-batch. Rows of other nodes are planned and dropped: 30-60 ns a document, no I/O.
  *
  * Tickets are made from indexes and sidecars, which are mapped and may change. So closed tickets
  * are handed on together, after a check that these files are still the ones that were opened
@@ -30,7 +30,6 @@
 #include "base/thread.h"
 #include "flow/startup_yield.h"
 #include "flow/join.h"
-#include "flow/scout.h"
 
 /* The next check is due CHECK_SHARE times as long after the last one as that one took, and at most
  * CHECK_NS_MAX after it. */
@@ -293,47 +292,21 @@ static int add_row(struct rp_dispatch *d, uint32_t ring, uint32_t row_in_batch,
 
 /* ---- micro-batches --------------------------------------------------------------------------- */
 
-static int save_state(struct rp_dispatch *d, struct rp_error *error)
-{
-    struct rp_state_slot *slot = rp_arena_state(d->arena, d->batch);
-    if (rp_a64_load_relaxed(&slot->position) == d->batch + 1)
-        return 0; /* an earlier start has saved it, and the engine may be reading it */
-    /* No barrier is needed between this store and the writes below it: no reader wants the old
-     * entry any more, because enough of them are kept (choose_sizes in flow_open.c,
-     * may_be_overwritten in flow_view.c). */
-    rp_a64_store_relaxed(&slot->position, 0);
-    int code = rp_plan_try_save(d->plan, slot + 1, &slot->bytes, error);
-    slot->next_row = rp_plan_row(d->plan);
-    RP_ASSERT(slot->bytes <= d->arena->state_bytes);
-    if (code >= 0)
-        rp_a64_store_release(&slot->position, d->batch + 1); /* PAIRS state-slot */
-    return code;
-}
-
-static int peek_row(struct rp_dispatch *d, struct rp_error *error)
-{
-    if (d->has_row || d->ended)
-        return 0;
-    int code = rp_plan_next(d->plan, &d->row, error);
-    if (code < 0)
-        return code;
-    d->has_row = code == 1, d->ended = code == 0;
-    if (RP_DEFECT(lose_fragment_at_resume) && d->has_row && d->row.row == d->begin_row &&
-        d->row.row > 0 && d->row.count)
-        d->row.count--;
-    return 0;
-}
-
-/* Plan the next row, empty after the end of the stream; if wanted, add it to tickets. */
-static int plan_row(struct rp_dispatch *d, uint64_t row, uint32_t ring, uint32_t place, bool wanted,
+/* Take the next row of the step, empty after the end of the stream; if wanted, add it to tickets.
+ */
+static int take_row(struct rp_dispatch *d, uint64_t row, uint32_t ring, uint32_t place, bool wanted,
                     struct rp_error *error)
 {
-    int code = peek_row(d, error);
-    struct rp_row planned = d->has_row ? d->row : (struct rp_row){.row = row, .planned = row};
+    struct rp_row planned;
+    int code = rp_step_rows_next(&d->step_rows, &planned, error);
+    if (code == 0)
+        planned = (struct rp_row){.row = row, .planned = row};
     RP_ASSERT(code < 0 || planned.row == row);
+    if (RP_DEFECT(lose_fragment_at_resume) && code > 0 && row == d->begin_row && row > 0 &&
+        planned.count)
+        planned.count--;
     if (code >= 0 && wanted)
         code = add_row(d, ring, place, &planned, error);
-    d->has_row = d->has_row && code < 0;
     return code;
 }
 
@@ -351,19 +324,21 @@ static int plan_batch(struct rp_dispatch *d, struct rp_error *error)
     uint64_t rows = part->batch_rows / o->world;
     d->skips_step = rp_plan_skips(d->plan, row - in_part % part->step_rows, part->step_rows);
     rp_join_rings(d->arena, d->options->rank_count, d->batch, d->wake_fd);
+    rp_step_rows_begin_batch(&d->step_rows, d->batch, &d->reads.block_reads);
     for (uint32_t rank = 0; rank < o->world; rank++) {
         uint32_t ring = rank - o->rank_first;
         bool wanted = rank >= o->rank_first && ring < o->rank_count &&
                       d->batch >= d->start_batch[ring] && !is_left_out(d, ring);
         for (uint32_t i = 0; i < rows; i++, row++) {
-            int code = plan_row(d, row, ring, i, wanted, error);
+            int code = take_row(d, row, ring, i, wanted, error);
             if (code < 0)
                 return code;
         }
     }
+    /* before the ticket: deliver sends the state along with the batch */
+    int code = rp_step_rows_end_batch(&d->step_rows, d->batch, error);
     d->batch++;
     rp_reads_note(&d->reads, d->plan);
-    int code = save_state(d, error); /* before the ticket: deliver sends it along with the batch */
     if (code >= 0 && d->ticket) {
         d->ticket->batch_ends = 1;
         close_ticket(d);
@@ -371,23 +346,20 @@ static int plan_batch(struct rp_dispatch *d, struct rp_error *error)
     return code;
 }
 
-/* Find the sums of the step of `batch`. Returns 1, or, at the first micro-batch of a step, whether
- * the step exists. Decided from the plan only, so equally on every node. */
+/* Plan the step of `batch`. Returns 1, or, at the first micro-batch of a step, whether the step
+ * exists. Decided from the plan only, so equally on every node. */
 static int begin_step(struct rp_dispatch *d, struct rp_error *error)
 {
-    const struct rp_scout scout = {d->options, d->arena, d->scout, &d->reads.masks, d->numbering};
-    int code = rp_scout_find(&scout, d->batch, &d->step, error);
+    int code = rp_step_rows_begin(&d->step_rows, d->batch, error);
+    d->step = d->step_rows.sums;
     if (code < 0 || rp_numbering_micro_batch(d->numbering, d->batch) != 0)
         return code < 0 ? code : 1;
-    if (d->options->drop_last && d->scout)
-        return (int)d->step.is_whole;
-    code = peek_row(d, error);
-    return code < 0 ? code : d->has_row;
+    return d->options->drop_last ? (int)d->step.is_whole : rp_step_rows_has_next(&d->step_rows);
 }
 
 static int dispatch_all(struct rp_dispatch *d, struct rp_error *error)
 {
-    int code = save_state(d, error);
+    int code = rp_step_rows_save(d->arena, d->plan, d->batch, error);
     for (bool begins = true; code >= 0;
          begins = rp_numbering_micro_batch(d->numbering, d->batch) == 0) {
         if (begins) {

@@ -8,20 +8,19 @@
 #include "flow/flow.h"
 #include "flow/revalidation.h"
 #include "flow/reads.h"
+#include "flow/step_rows.h"
 
 struct rp_dispatch {
     const struct rp_flow_options *options;
     struct rp_arena *arena;
     struct rp_reads reads;
     struct rp_plan *plan;
-    struct rp_plan *scout; /* plans each step ahead (scout.h), or NULL */
+    struct rp_step_rows step_rows; /* planned rows of the present step */
     const struct rp_numbering *numbering;
     uint64_t begin_row;          /* row of the first micro-batch of this start */
     uint64_t batch;              /* batch = next micro-batch to plan */
     const uint64_t *start_batch; /* [ring]: micro-batches below are not made for it */
 
-    struct rp_row row; /* the row peeked at, while has_row */
-    bool has_row, ended;
     bool skips_step;          /* all rows of the step of `batch` are skipped */
     struct rp_step_sums step; /* the step that has `batch` */
     struct rp_ticket *ticket; /* under construction, or NULL */

@@ -19,7 +19,7 @@
 int rp_files_open(struct rp_files *files, const struct rp_flow_options *options,
                   struct rp_error *error)
 {
-    uint32_t count = rp_corpus_shard_count(options->corpus);
+    uint32_t count = rp_corpus_read_count(options->corpus);
     *files = (struct rp_files){.corpus = options->corpus,
                                .method = options->method,
                                .cache = options->cache,
@@ -54,7 +54,7 @@ static void unmap_file(struct rp_files *files, uint32_t index)
 
 static void unmap_all(struct rp_files *files)
 {
-    for (uint32_t i = 0; i < rp_corpus_shard_count(files->corpus); i++)
+    for (uint32_t i = 0; i < rp_corpus_read_count(files->corpus); i++)
         unmap_file(files, i);
 }
 
@@ -76,7 +76,7 @@ void rp_files_close(struct rp_files *files)
     rp_residency_close(&files->residency);
     if (files->has_mappings)
         unmap_all(files);
-    uint32_t count = files->descriptors.list ? 0 : rp_corpus_shard_count(files->corpus);
+    uint32_t count = files->descriptors.list ? 0 : rp_corpus_read_count(files->corpus);
     for (uint32_t i = 0; i < count; i++)
         close_object(files, i);
     for (uint32_t at = files->descriptors.newest; at;
@@ -90,7 +90,8 @@ void rp_files_close(struct rp_files *files)
 }
 
 /* A file whose blocks are compared is judged by content; its size must still match, and if it is
- * listed, its modification time. */
+ * listed, its modification time. A side column has its hashes in itself, so it is judged by both.
+ */
 static int check_opened(struct rp_file *file, const struct rp_shard *shard, struct rp_error *error)
 {
     struct rp_stamp found;
@@ -99,7 +100,8 @@ static int check_opened(struct rp_file *file, const struct rp_shard *shard, stru
     if (!file->is_known || (file->checked && shard->is_listed))
         file->stamp = shard->stamp;
     file->is_known = true;
-    if (file->checked && !shard->is_listed && rp_stamp_of(file->object.fd, &found) == 0)
+    if (file->checked && !shard->is_listed && !shard->is_side &&
+        rp_stamp_of(file->object.fd, &found) == 0)
         file->stamp = (struct rp_stamp){.bytes = shard->bytes,
                                         .mtime_ns = found.mtime_ns,
                                         .ctime_ns = found.ctime_ns,
@@ -253,10 +255,11 @@ void rp_files_note_use(struct rp_files *files, uint32_t shard, uint64_t ticket, 
 {
     struct rp_file *file = &files->files[shard];
     add(&files->taken_bytes, bytes);
-    if (file->checked)
+    if (file->checked && !rp_corpus_shard(files->corpus, shard)->is_side)
         return;
-    add(&files->unverified_bytes, bytes);
-    RP_DASSERT(file->is_watched || files->watched_count < rp_corpus_shard_count(files->corpus));
+    if (!file->checked)
+        add(&files->unverified_bytes, bytes);
+    RP_DASSERT(file->is_watched || files->watched_count < rp_corpus_read_count(files->corpus));
     if (!file->is_watched)
         files->watched[files->watched_count++] = shard;
     file->is_watched = true;
@@ -306,6 +309,7 @@ int rp_files_explain(const struct rp_files *files, uint32_t shard, uint64_t offs
                      const uint8_t *data, uint64_t bytes, struct rp_error *error)
 {
     const struct rp_shard *info = rp_corpus_shard(files->corpus, shard);
+    const char *where = info->is_listed ? "the index" : "its sidecar";
     for (uint64_t at = 0; at < bytes; at += RP_BLOCK_BYTES) {
         uint64_t block = (offset + at) / RP_BLOCK_BYTES, length = block_bytes(at, bytes);
         uint64_t expected = info->block_hashes[block], found = rp_hash64(data + at, length);
@@ -316,7 +320,8 @@ int rp_files_explain(const struct rp_files *files, uint32_t shard, uint64_t offs
             return code;
         return rp_fail(
             error, -RP_E_CORRUPT,
-            info->is_listed && info->url
+            info->is_side ? "restore it, or make it again with `ringpack column`"
+            : info->is_listed && info->url
                 ? "the store returned other bytes than were indexed: restore the object, or, if "
                   "the change was meant, run `ringpack index --index-dir DIR` on its URL, and "
                   "`ringpack index -c CONFIG --index DIR -o FILE` (the stream is then another one)"
@@ -329,13 +334,12 @@ int rp_files_explain(const struct rp_files *files, uint32_t shard, uint64_t offs
             "%s: block %" PRIu64 " (bytes %" PRIu64 " to %" PRIu64 ") differs from %s: expected "
             "hash %016" PRIx64 ", found %016" PRIx64,
             info->path, block, offset + at, offset + at + length,
-            info->is_listed ? "the index" : "its sidecar", expected, found);
+            info->is_side ? "its hash" : where, expected, found);
     }
     return rp_fail(error, -RP_E_CHANGED, "restore both and restart; what was delivered is valid",
                    "%s: bytes %" PRIu64 " to %" PRIu64 " changed while they were in use, and %s "
                    "with them",
-                   info->path, offset, offset + bytes,
-                   info->is_listed ? "the index" : "its sidecar");
+                   info->path, offset, offset + bytes, where);
 }
 
 int rp_files_verify(const struct rp_files *files, uint32_t shard, uint64_t offset,
@@ -354,7 +358,7 @@ int rp_files_verify(const struct rp_files *files, uint32_t shard, uint64_t offse
 
 int rp_files_map(struct rp_files *files, struct rp_error *error)
 {
-    uint32_t count = rp_corpus_shard_count(files->corpus);
+    uint32_t count = rp_corpus_read_count(files->corpus);
     if (files->descriptors.open_max < count)
         return rp_fail(error, -RP_E_RESOURCE, "raise the limit of open files (`ulimit -n`)",
                        "the limit of open files leaves %" PRIu32 " for %" PRIu32 " shards",
@@ -397,7 +401,7 @@ static bool can_ask(const struct rp_files *files, const struct rp_flow_options *
 static int check_adapt(const struct rp_files *files, const struct rp_flow_options *options,
                        struct rp_error *why)
 {
-    uint32_t shards = rp_corpus_shard_count(files->corpus);
+    uint32_t shards = rp_corpus_read_count(files->corpus);
     if (files->descriptors.list)
         return rp_fail(why, -RP_E_RESOURCE, NULL,
                        "only some of %" PRIu32 " shards are open at a time", shards);
@@ -424,7 +428,7 @@ static void stop_adapting(struct rp_files *files, const struct rp_flow_options *
 {
     unmap_all(files);
     files->o_direct = options->o_direct;
-    for (uint32_t i = 0; i < rp_corpus_shard_count(files->corpus); i++) {
+    for (uint32_t i = 0; i < rp_corpus_read_count(files->corpus); i++) {
         files->files[i].stretches = NULL;
         if (files->files[i].is_open)
             rp_descriptors_remove(&files->descriptors, i);
@@ -437,7 +441,7 @@ static void stop_adapting(struct rp_files *files, const struct rp_flow_options *
 static uint64_t count_stretches(const struct rp_files *files)
 {
     uint64_t count = 0;
-    for (uint32_t i = 0; i < rp_corpus_shard_count(files->corpus); i++)
+    for (uint32_t i = 0; i < rp_corpus_read_count(files->corpus); i++)
         if (!is_object(files, i))
             count += rp_div_up(rp_corpus_shard(files->corpus, i)->bytes, RP_STRETCH_BYTES);
     return count;
@@ -448,7 +452,7 @@ bool rp_files_adapt(struct rp_files *files, const struct rp_flow_options *option
 {
     if (check_adapt(files, options, why) < 0)
         return false;
-    uint32_t count = rp_corpus_shard_count(files->corpus);
+    uint32_t count = rp_corpus_read_count(files->corpus);
     const struct rp_residency_options residency = {
         .page_cache = options->page_cache,
         .corpus_bytes = rp_corpus_file_bytes(files->corpus),
@@ -489,7 +493,7 @@ void rp_files_ask_for_pages(const struct rp_files *files, const struct rp_transf
 bool rp_files_have_hashes(const struct rp_files *files)
 {
     bool any = files->adapts && files->verify_blocks; /* they are opened later */
-    for (uint32_t i = 0; files->has_mappings && !any && i < rp_corpus_shard_count(files->corpus);
+    for (uint32_t i = 0; files->has_mappings && !any && i < rp_corpus_read_count(files->corpus);
          i++)
         any = files->files[i].map && files->files[i].checked;
     return any;

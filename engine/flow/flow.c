@@ -43,7 +43,8 @@ static uint64_t catch_up_limit(const struct rp_flow *flow, uint32_t ring)
 }
 
 int rp_flow_start_catch_up(struct rp_flow *flow, struct rp_flow *made, uint32_t ring,
-                           struct rp_plan *plan, struct rp_plan *scout, struct rp_error *error)
+                           struct rp_plan *plan, const struct rp_flow_state *before,
+                           struct rp_error *error)
 {
     struct rp_deliver *d = &flow->deliver;
     struct rp_ring *behind = &d->rings[ring];
@@ -54,7 +55,7 @@ int rp_flow_start_catch_up(struct rp_flow *flow, struct rp_flow *made, uint32_t 
     rp_a64_store_relaxed(&flow->arena.pack_from[ring], RP_PACK_NONE);
     rp_a64_store_relaxed(&flow->arena.free_until[ring], 0);
     flow->sums[ring] = (struct rp_batch_sums){0}; /* belongs to a batch that was packed in part */
-    int code = rp_flow_start(made, plan, scout, d->numbering, behind->tail, behind, error);
+    int code = rp_flow_start(made, plan, before, d->numbering, behind->tail, behind, error);
     made->deliver.end_batch = catch_up_limit(flow, ring);
     if (code >= 0)
         rp_log_event(RP_EVENT_behind,
@@ -169,7 +170,7 @@ void rp_flow_close(struct rp_flow *flow)
     rp_flow_free(flow);
 }
 
-static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_plan *scout,
+static void prepare_start(struct rp_flow *flow, struct rp_plan *plan,
                           const struct rp_numbering *numbering, uint64_t batch,
                           struct rp_ring *rings)
 {
@@ -210,14 +211,29 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
     flow->dispatch = (struct rp_dispatch){.options = &flow->options,
                                           .arena = &flow->arena,
                                           .reads = flow->dispatch.reads,
+                                          .step_rows = flow->dispatch.step_rows,
                                           .plan = plan,
-                                          .scout = scout,
                                           .numbering = numbering,
                                           .begin_row = rp_numbering_row(numbering, batch),
                                           .batch = batch,
                                           .start_batch = flow->start_batch,
                                           .revalidation = &flow->revalidation,
                                           .wake_fd = flow->wake_fd};
+}
+
+static int start_planning(struct rp_flow *flow, const struct rp_flow_state *before,
+                          struct rp_error *error)
+{
+    struct rp_dispatch *d = &flow->dispatch;
+    const struct rp_step_rows parts = {.options = &flow->options,
+                                       .arena = &flow->arena,
+                                       .plan = d->plan,
+                                       .masks = &d->reads.masks,
+                                       .block_reads = &d->reads.block_reads,
+                                       .numbering = d->numbering};
+    int code = rp_step_rows_start(&d->step_rows, &parts, before, error);
+    return code < 0 ? code
+                    : rp_reads_start(&d->reads, d->plan, rp_numbering_base(d->numbering), error);
 }
 
 static int start_packers(struct rp_flow *flow, struct rp_error *error)
@@ -234,15 +250,15 @@ static void join_packers(struct rp_flow *flow)
         rp_packer_join(&flow->packers[i]);
 }
 
-int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_plan *scout,
+int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, const struct rp_flow_state *before,
                   const struct rp_numbering *numbering, uint64_t batch, struct rp_ring *rings,
                   struct rp_error *error)
 {
     const struct rp_flow_options *o = &flow->options;
     RP_ASSERT(!flow->running && !flow->is_parked);
     RP_ASSERT(plan && rings);
-    prepare_start(flow, plan, scout, numbering, batch, rings);
-    int code = rp_reads_start(&flow->dispatch.reads, plan, rp_numbering_base(numbering), error);
+    prepare_start(flow, plan, numbering, batch, rings);
+    int code = start_planning(flow, before, error);
     flow->running = true;
     for (uint32_t i = 0; i < o->packers; i++)
         flow->packers[i].deaths = 0; /* ticket numbers restart */

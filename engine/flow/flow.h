@@ -36,7 +36,7 @@
 struct rp_contents;
 struct rp_next_use;   /* next_use.h */
 struct rp_page_cache; /* page_cache.h */
-struct rp_scout_sums; /* scout.h */
+struct rp_kept_steps; /* kept_steps.h */
 
 /* Trained tokens and documents that masks left to this node's planned rows, per source, ahead of
  * delivery. A document counts in the row where it begins. Several flows may add to the counts. */
@@ -83,7 +83,8 @@ struct rp_flow_options {
     uint32_t descriptors_max;   /* token files that may be open at once; 0: all descriptors that are
                                    left */
     struct rp_mask_counts *mask_counts; /* [sources], borrowed; NULL: not counted */
-    struct rp_scout_sums *steps;        /* borrowed; NULL: sums of steps are not kept */
+    struct rp_kept_steps *steps;        /* borrowed; NULL: sums of steps are not kept */
+    uint64_t step_bytes; /* most memory of the rows of a step that wait; 0: 64 MiB (step_rows.h) */
     const struct rp_cost *cost; /* cost of rows, borrowed; NULL: by their deals, if they have */
     bool truncates;             /* documents are cut to seq_len tokens */
     struct rp_row_form form;    /* the form of the plan's rows */
@@ -99,6 +100,9 @@ uint64_t rp_flow_prefetch_bytes(const struct rp_flow_options *options, const str
  * tokens from mapped files. Reads corpus, packers, verify_blocks, seq_len, prefetch_bytes, world,
  * rank_count, rows, step_batches, batch_slots and state_bytes only. */
 uint64_t rp_flow_memory_bytes(const struct rp_flow_options *options, bool is_mapped);
+
+/** The most positions of one step whose states are kept, and that the plan is ahead of dispatch. */
+uint64_t rp_flow_step_states(const struct rp_flow_options *options);
 
 /* Figures from the watcher of an adapting flow (residency.h). */
 struct rp_flow_page_cache {
@@ -116,13 +120,19 @@ RP_MUST_CHECK int rp_flow_open(struct rp_flow **flow_out, const struct rp_flow_o
                                int wake_fd, struct rp_error *error);
 void rp_flow_close(struct rp_flow *flow); /* stops it first; NULL is fine */
 
-/** Start at micro-batch `batch`. `plan` must be positioned at the first row of that micro-batch,
- * `scout`, a second plan of the same stream, counts each step ahead (scout.h); NULL: the sums of
- * steps are not known, and there is no drop_last. If the micro-batch is inside a step whose sums
- * are not kept, the scout has to be at or before the step's first row to count that step.
+/* A state token of the stream. */
+struct rp_flow_state {
+    const void *token;
+    size_t bytes;
+};
+
+/** Start at micro-batch `batch`. `plan` must be positioned at the first row of that micro-batch. If
+ * it is inside a step whose sums are not kept, `before`, which is copied, is a state at or before
+ * the step's first row, from which the step is counted; NULL: the step has no sums.
  * rings[rank_count] are the batch rings; ring r gets the micro-batches from its tail on. The flow
  * borrows all of them, and the numbering, until it is stopped. */
-RP_MUST_CHECK int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_plan *scout,
+RP_MUST_CHECK int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan,
+                                const struct rp_flow_state *before,
                                 const struct rp_numbering *numbering, uint64_t batch,
                                 struct rp_ring *rings, struct rp_error *error);
 /** Stop all stages and wait for reads in flight. Published batches stay published, and trainers

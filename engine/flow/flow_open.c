@@ -6,9 +6,11 @@
 #include "base/bits.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "corpus/sides.h"
 #include "flow/block_reads.h"
 #include "flow/flow_struct.h"
 #include "flow/masks.h"
+#include "flow/side_reads.h"
 
 #define TICKET_BYTES (64u << 10)
 #define SLOTS_MIN 8u
@@ -26,7 +28,8 @@
 static uint32_t choose_slots(const struct rp_flow_options *o, uint64_t data_bytes)
 {
     uint64_t wanted = rp_min_u64(SLOTS_MAX, rp_pow2_at_least(data_bytes / TICKET_BYTES));
-    uint64_t each = sizeof(struct rp_ticket) + o->state_bytes;
+    uint64_t sides = rp_corpus_sides(o->corpus)->all * sizeof(struct rp_side_place);
+    uint64_t each = sizeof(struct rp_ticket) + o->state_bytes + sides * RP_TICKET_TRANSFERS_MAX;
     while (wanted > SLOTS_MIN && wanted * each > data_bytes / 4)
         wanted /= 2;
     return (uint32_t)rp_max_u64(wanted, SLOTS_MIN);
@@ -52,12 +55,6 @@ static int open_files(struct rp_flow *flow, struct rp_error *error)
     return code;
 }
 
-/* The longest transfer: a whole row of the widest tokens, rounded out to blocks at both ends. */
-static uint64_t transfer_bytes_max(const struct rp_flow_options *o)
-{
-    return (uint64_t)o->seq_len * sizeof(uint64_t) + 2 * RP_BLOCK_BYTES;
-}
-
 /* Before packer processes are forked: each then has a copy of its own. */
 static int open_verified(struct rp_flow *flow, struct rp_error *error)
 {
@@ -67,30 +64,31 @@ static int open_verified(struct rp_flow *flow, struct rp_error *error)
     flow->verified = rp_calloc(o->packers, sizeof *flow->verified);
     int code = flow->verified ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for packers");
     for (uint32_t i = 0; i < o->packers && code >= 0; i++)
-        code = rp_verified_open(&flow->verified[i], transfer_bytes_max(o), error);
+        code = rp_verified_open(&flow->verified[i], rp_sidereads_part_bytes(o), error);
     return code;
 }
 
 /* A checkpoint needs the state at the end of the last step that every ring has consumed, so the
  * states of one whole step are kept, as far as STEP_STATES_BYTES_MAX allows. */
-static uint64_t states_of_a_step(const struct rp_flow_options *o)
+uint64_t rp_flow_step_states(const struct rp_flow_options *o)
 {
     return rp_min_u64(o->step_batches, STEP_STATES_BYTES_MAX / rp_max_u64(o->state_bytes, 1) + 1);
 }
 
 static struct rp_arena_sizes choose_sizes(const struct rp_flow_options *o, bool is_mapped)
 {
-    uint64_t least = rp_align_up(TRANSFERS_MIN * transfer_bytes_max(o), RP_BLOCK_BYTES);
+    uint64_t least = rp_align_up(TRANSFERS_MIN * rp_sidereads_transfer_bytes(o), RP_BLOCK_BYTES);
     uint64_t most = rp_align_up(rp_max_u64(o->prefetch_bytes, least), RP_BLOCK_BYTES);
     /* mapped tokens stay in place: only contents of a checkpoint are copied into the data */
     struct rp_arena_sizes sizes = {.ring_count = o->rank_count,
                                    .slot_count = is_mapped ? SLOTS_MAPPED : choose_slots(o, most),
+                                   .side_count = rp_corpus_sides(o->corpus)->all,
                                    .data_bytes = (is_mapped ? least : most) + rp_masks_bytes(o),
                                    .state_bytes = o->state_bytes};
-    /* a position may be requested until every ring has released the step after it, and is planned
-     * at most `slots` micro-batches ahead */
+    /* a position may be requested until every ring has released the step after it. Tickets are at
+     * most `slots` micro-batches ahead, and the plan a step ahead of them */
     sizes.state_count = (uint32_t)rp_pow2_at_least((uint64_t)sizes.slot_count + o->batch_slots +
-                                                   states_of_a_step(o) + 4);
+                                                   2 * rp_flow_step_states(o) + 4);
     return sizes;
 }
 
@@ -107,8 +105,9 @@ uint64_t rp_flow_prefetch_bytes(const struct rp_flow_options *options, const str
 uint64_t rp_flow_memory_bytes(const struct rp_flow_options *options, bool is_mapped)
 {
     const struct rp_arena_sizes sizes = choose_sizes(options, is_mapped);
-    uint64_t of_packer = options->verify_blocks ? rp_verified_bytes(transfer_bytes_max(options))
-                                                : 0;
+    uint64_t of_packer = options->verify_blocks
+                             ? rp_verified_bytes(rp_sidereads_part_bytes(options))
+                             : 0;
     return options->packers * of_packer + rp_arena_bytes(&sizes);
 }
 
@@ -122,6 +121,7 @@ static int create_arena(struct rp_flow *flow, struct rp_error *error)
 void rp_flow_free(struct rp_flow *flow)
 {
     rp_reads_close(&flow->dispatch.reads);
+    rp_step_rows_free(&flow->dispatch.step_rows);
     if (flow->files.files)
         rp_files_close(&flow->files);
     rp_prefault_join(&flow->prefault);
@@ -165,6 +165,7 @@ static void prepare_workers(struct rp_flow *flow)
                                             .files = &flow->files,
                                             .verified = flow->verified,
                                             .packers = o->packers,
+                                            .side_files = rp_corpus_sides(o->corpus)->count,
                                             .deliver = o->packer_processes ? NULL : &flow->deliver,
                                             .token_limit = o->token_limit,
                                             .pad_id = o->pad_id,

@@ -19,6 +19,7 @@
 #include "base/file.h"
 #include "flow/deliver.h"
 #include "flow/startup_yield.h"
+#include "flow/write_side.h"
 
 /* While a transfer is packed, the tokens of the one this many places after it are prefetched into
  * cache, because documents are scattered in memory. More than two were no faster. */
@@ -112,12 +113,57 @@ static bool can_be_packed(const struct rp_pack_plan *plan, const struct rp_ticke
            (transfer->loaded_by == number || wait_for_ticket(plan, transfer->loaded_by) != 0);
 }
 
-/* For all transfers of a ticket at once, so that the disk has several pages to read at once. */
-static void read_lost_pages(const struct rp_pack_plan *plan, const struct rp_ticket *ticket)
+/* The entries of column c of a transfer, as if they were its tokens. */
+static struct rp_transfer side_of(const struct rp_pack_plan *plan, uint64_t number,
+                                  const struct rp_ticket *ticket, uint32_t i, uint32_t c)
 {
-    for (uint32_t i = 0; i < ticket->transfer_count; i++)
-        if (!is_left_out(plan->arena, ticket->transfers[i].ring, ticket->batch))
-            rp_files_read_lost(plan->files, &ticket->transfers[i]);
+    struct rp_transfer side = ticket->transfers[i];
+    const struct rp_side_place *place = &rp_arena_side_places(plan->arena, number, i)[c];
+    side.width = (uint16_t)plan->targets[side.ring].geometry.sides[c].bytes;
+    side.data_offset = place->data_offset;
+    side.expected = place->expected;
+    side.loaded_by = place->loaded_by;
+    side.mapped_shard = place->mapped_shard;
+    return side;
+}
+
+/* For all transfers of a ticket at once, so that the disk has several pages to read at once. */
+static void read_lost_pages(const struct rp_pack_plan *plan, uint64_t number,
+                            const struct rp_ticket *ticket)
+{
+    for (uint32_t i = 0; i < ticket->transfer_count; i++) {
+        if (is_left_out(plan->arena, ticket->transfers[i].ring, ticket->batch))
+            continue;
+        rp_files_read_lost(plan->files, &ticket->transfers[i]);
+        for (uint32_t c = 0; c < plan->side_files; c++) {
+            const struct rp_transfer side = side_of(plan, number, ticket, i, c);
+            rp_files_read_lost(plan->files, &side);
+        }
+    }
+}
+
+/* Pack the side columns of transfer `i`. 1: packed; 0: the flow is stopping; or a negative code:
+ * entries differ from their hashes. */
+static int pack_sides(const struct rp_pack_plan *plan, uint32_t index, uint64_t number,
+                      const struct rp_ticket *ticket, uint32_t i, struct rp_error *error)
+{
+    const struct rp_pack_target *target = &plan->targets[ticket->transfers[i].ring];
+    uint8_t *slot = rp_slot_of(target, ticket->batch);
+    for (uint32_t c = 0; c < plan->arena->side_count; c++) {
+        struct rp_transfer side = side_of(plan, number, ticket, i, c);
+        bool is_number = c >= plan->side_files;
+        bool is_stored = !is_number && rp_transfer_stored(&side) > 0;
+        if (is_number)
+            rp_write_number(target, slot, &side, c, side.data_offset);
+        if (is_stored && side.loaded_by != number && wait_for_ticket(plan, side.loaded_by) == 0)
+            return 0;
+        const uint8_t *entries = is_stored ? transfer_tokens(plan, index, &side, error) : NULL;
+        if (is_stored && !entries)
+            return error->code;
+        if (!is_number)
+            rp_write_side(target, slot, &side, c, entries, ticket->align);
+    }
+    return 1;
 }
 
 /* Pack transfer `i`, from `source`. False: one of its token ids is not below the limit. */
@@ -153,7 +199,7 @@ static bool pack_transfers(const struct rp_pack_plan *plan, uint32_t index, uint
         if (!can_be_packed(plan, ticket, number, transfer))
             return false;
         if (!has_pages) /* not before the wait for space, during which more pages can be lost */
-            read_lost_pages(plan, ticket);
+            read_lost_pages(plan, number, ticket);
         has_pages = true;
         struct rp_error error;
         const uint8_t *source = transfer_tokens(plan, index, transfer, &error);
@@ -163,6 +209,11 @@ static bool pack_transfers(const struct rp_pack_plan *plan, uint32_t index, uint
         }
         if (!pack_and_check(plan, ticket, i, source, its_mask, &other) && bad_transfer == 0)
             bad_transfer = i + 1;
+        int packed = pack_sides(plan, index, number, ticket, i, &error);
+        if (packed < 0)
+            rp_ticket_fail(ticket, error.code, &error);
+        if (packed <= 0)
+            return packed < 0;
     }
     ticket->bad_transfer = bad_transfer;
     return true;
@@ -179,6 +230,7 @@ static bool finish_rows(const struct rp_pack_plan *plan, const struct rp_ticket 
             return false;
         const struct rp_pack_target *target = &plan->targets[end->ring];
         rp_write_row_end(target, rp_slot_of(target, ticket->batch), plan->pad_id, end);
+        rp_write_sides_end(target, rp_slot_of(target, ticket->batch), end);
     }
     return true;
 }
@@ -215,6 +267,17 @@ static uint64_t state_of(const struct rp_arena *arena, uint64_t number)
     return rp_a64_load_acquire(&rp_arena_ticket(arena, number)->state); /* PAIRS ticket-state */
 }
 
+static bool sides_are_loaded(const struct rp_pack_plan *plan, uint64_t number,
+                             const struct rp_ticket *ticket, uint32_t i)
+{
+    const struct rp_side_place *places = rp_arena_side_places(plan->arena, number, i);
+    bool are_loaded = true;
+    bool are_stored = rp_transfer_stored(&ticket->transfers[i]) > 0;
+    for (uint32_t c = 0; are_stored && are_loaded && c < plan->side_files; c++)
+        are_loaded = rp_arena_is_loaded(plan->arena, places[c].loaded_by);
+    return are_loaded;
+}
+
 bool rp_packer_has_work(const struct rp_pack_plan *plan, uint32_t index, uint64_t *number)
 {
     const struct rp_arena *arena = plan->arena;
@@ -227,7 +290,8 @@ bool rp_packer_has_work(const struct rp_pack_plan *plan, uint32_t index, uint64_
         const struct rp_transfer *transfer = &ticket->transfers[i];
         has_work = is_left_out(arena, transfer->ring, ticket->batch) ||
                    (has_room(arena, transfer->ring, ticket->batch) &&
-                    rp_arena_is_loaded(arena, transfer->loaded_by));
+                    rp_arena_is_loaded(arena, transfer->loaded_by) &&
+                    sides_are_loaded(plan, n, ticket, i));
     }
     for (uint32_t i = 0; has_work && i < ticket->row_count; i++)
         has_work = is_left_out(arena, ticket->rows[i].ring, ticket->batch) ||

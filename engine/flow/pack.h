@@ -19,6 +19,7 @@ struct rp_pack_plan {
     const struct rp_files *files;         /* for tokens in mapped files */
     struct rp_verified *verified;         /* [packers]; NULL if no file is mapped */
     uint32_t packers;
+    uint32_t side_files; /* side columns of tokens; columns of documents follow */
     uint64_t token_limit;
     int64_t pad_id;
     const struct rp_row_form *form;

@@ -6,25 +6,26 @@
 
 #include "base/bits.h"
 #include "base/defect.h"
+#include "corpus/sides.h"
 #include "flow/contents.h"
 #include "flow/fragment.h"
 #include "flow/next_use.h"
-#include "flow/range.h"
+#include "flow/reads_private.h"
+#include "flow/side_reads.h"
 
-/* Two ranges with a gap of at most this many bytes are read as one: a second read costs about as
- * much as copying 4 KiB. */
-#define COALESCE_GAP_BYTES 4096u
 /* The most that one ticket reads, unless a single range is longer: enough for many reads in flight,
  * little enough that the packer finds the bytes in cache. */
 #define TICKET_DATA_BYTES (256u << 10)
-/* To have a block in the page cache that is read past it takes a second read, and saves one in each
- * later epoch. With one later epoch that is as much as it costs, so it takes two. */
-#define LATER_EPOCHS 2u
 
 int rp_reads_open(struct rp_reads *reads, const struct rp_flow_options *options,
                   struct rp_files *files, const struct rp_arena *arena, struct rp_error *error)
 {
-    *reads = (struct rp_reads){.options = options, .files = files, .arena = arena};
+    *reads = (struct rp_reads){.options = options,
+                               .files = files,
+                               .arena = arena,
+                               .ticket_bytes_max = rp_corpus_sides(options->corpus)->count
+                                                       ? UINT64_MAX
+                                                       : TICKET_DATA_BYTES};
     /* a region for every ticket that is not retired, and for every block read */
     uint64_t regions = rp_pow2_at_least(arena->slot_count + RP_BLOCK_READS_MAX);
     int code = rp_masks_open(&reads->masks, options, arena, error);
@@ -41,12 +42,6 @@ void rp_reads_close(struct rp_reads *reads)
     rp_masks_close(&reads->masks);
 }
 
-/* True if some lane has no block reads. */
-static bool has_no_blocks(const struct rp_block_reads *block_reads)
-{
-    return block_reads->blocks.documents == 0 || block_reads->leaves_lanes_out;
-}
-
 int rp_reads_start(struct rp_reads *reads, const struct rp_plan *plan, uint64_t base_row,
                    struct rp_error *error)
 {
@@ -57,6 +52,7 @@ int rp_reads_start(struct rp_reads *reads, const struct rp_plan *plan, uint64_t 
     rp_files_restart(reads->files);
     reads->from_corpus = false;
     reads->rest.documents = 0;
+    reads->next_side = 0;
     reads->ticket = NULL;
     int code = 0;
     if (!reads->no_block_reads && !rp_files_are_mapped(reads->files))
@@ -93,77 +89,12 @@ void rp_reads_expect(const struct rp_reads *reads, struct rp_ticket *ticket)
     }
 }
 
-static uint64_t retired(const struct rp_reads *reads)
-{
-    return rp_a64_load_acquire(&reads->arena->words->retired);
-}
-
 uint64_t rp_reads_room_at(const struct rp_reads *reads)
 {
     return reads->room_at ? reads->room_at : rp_data_ring_oldest_ticket(&reads->data_ring) + 1;
 }
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
-
-static struct rp_file_range file_range(const struct rp_reads *reads, const struct rp_file *file,
-                                       uint32_t shard, bool past_cache, uint64_t first,
-                                       uint64_t last)
-{
-    uint64_t file_bytes = rp_corpus_shard(reads->options->corpus, shard)->bytes;
-    return rp_file_range_of(file, shard, file_bytes, past_cache, first, last);
-}
-
-/* Extend the last read of the ticket so that it covers the range. False if the range does not begin
- * inside or just after that read, or if there is no room to extend it. */
-static bool extend_last_read(struct rp_reads *reads, const struct rp_file_range *range,
-                             uint64_t *data_offset)
-{
-    struct rp_ticket *ticket = reads->ticket;
-    struct rp_read *read = ticket->read_count ? &ticket->reads[ticket->read_count - 1] : NULL;
-    bool is_same_way = read &&
-                       (read->past_cache == range->past_cache || RP_DEFECT(merge_ways_of_reading));
-    if (!is_same_way || read->shard != range->shard || range->first < read->offset)
-        return false;
-    uint64_t end = read->offset + rp_align_up(read->bytes, range->alignment);
-    if (range->first > end + COALESCE_GAP_BYTES)
-        return false;
-    if (range->last > end) {
-        uint64_t more = range->last - end;
-        if (reads->ticket_bytes + more > TICKET_DATA_BYTES ||
-            !rp_data_ring_extend(&reads->data_ring, more, retired(reads)))
-            return false;
-        rp_file_range_end_read(range, range->last, read);
-        reads->ticket_bytes += more;
-    }
-    *data_offset = read->data_offset + (range->wanted - read->offset);
-    return true;
-}
-
-/* Find a place for the range in the ticket. False when it is full. */
-static bool place_range(struct rp_reads *reads, const struct rp_file_range *range,
-                        uint64_t *data_offset)
-{
-    if (extend_last_read(reads, range, data_offset))
-        return true;
-    struct rp_ticket *ticket = reads->ticket;
-    uint64_t bytes = range->last - range->first, start;
-    uint64_t alignment = rp_max_u64(range->alignment, 64);
-    bool is_first = ticket->read_count == 0;
-    if (ticket->read_count == RP_TICKET_TRANSFERS_MAX ||
-        (!is_first && reads->ticket_bytes + bytes > TICKET_DATA_BYTES) ||
-        !rp_data_ring_take(&reads->data_ring, rp_align_up(bytes, range->alignment), alignment,
-                           reads->number, !is_first, retired(reads), &start))
-        return false;
-    struct rp_read *read = &ticket->reads[ticket->read_count++];
-    *read = (struct rp_read){.offset = range->first,
-                             .shard = range->shard,
-                             .past_cache = range->past_cache,
-                             .data_offset = start};
-    rp_file_range_end_read(range, range->last, read);
-    reads->ticket_bytes += bytes;
-    *data_offset = start + (range->wanted - range->first);
-    return true;
-}
 
 /* ---- transfers ------------------------------------------------------------------------------- */
 
@@ -184,90 +115,8 @@ static int place_contents(struct rp_reads *reads, const struct rp_content_run *r
     range.last = range.first + (uint64_t)rp_transfer_own(transfer) * run->width;
     (void)rp_contents_bytes(reads->options->contents, &range.file_bytes);
     transfer->width = (uint16_t)run->width;
-    return place_range(reads, &range, &transfer->data_offset) ? RP_READS_PLACED : RP_READS_FULL;
-}
-
-/* The bytes [first, last) of a shard, out of the block read that has the document. */
-static bool place_in_block_read(struct rp_reads *reads, uint32_t shard, uint64_t first,
-                                uint64_t last, struct rp_transfer *transfer)
-{
-    const struct rp_block_read *block_read = rp_block_reads_find(
-        &reads->block_reads, &reads->data_ring, transfer->fragment.source,
-        transfer->fragment.document, shard);
-    if (!block_read)
-        return false;
-    for (uint32_t i = 0; i < block_read->run_count; i++) {
-        const struct rp_block_run *run = &block_read->runs[i];
-        if (first < run->first || last > run->last)
-            continue;
-        transfer->data_offset = run->data_offset + (first - run->first);
-        transfer->loaded_by = block_read->ticket;
-        bool is_direct = block_read->past_cache || reads->files->files[shard].o_direct;
-        rp_files_count(reads->files, shard, is_direct, last - first);
-        rp_data_ring_use(&reads->data_ring, block_read->region, reads->number);
-        return true;
-    }
-    return false;
-}
-
-static void place_mapped(const struct rp_reads *reads, const struct rp_file *file, uint32_t shard,
-                         uint64_t first, struct rp_transfer *transfer)
-{
-    transfer->mapped_shard = shard + 1;
-    bool is_wrong = file->stretches && RP_DEFECT(map_from_stretch);
-    transfer->data_offset = is_wrong ? first % RP_STRETCH_BYTES : first;
-    if (!file->checked)
-        return;
-    struct rp_hashed_range blocks = rp_files_hashed_range(reads->files, transfer);
-    transfer->expected = rp_files_expected(reads->files, shard, blocks.first,
-                                           blocks.end - blocks.first);
-}
-
-/* Is a read past the page cache by the second descriptor of the file? */
-static bool goes_past_cache(const struct rp_reads *reads, const struct rp_file *file,
-                            enum rp_read_way way, uint32_t shard)
-{
-    return way == RP_READ_DIRECT && !file->o_direct && rp_files_need_direct(reads->files, shard);
-}
-
-static bool place_alone(struct rp_reads *reads, const struct rp_file *file, enum rp_read_way way,
-                        uint32_t shard, uint64_t first, uint64_t last, struct rp_transfer *transfer)
-{
-    bool past_cache = goes_past_cache(reads, file, way, shard);
-    struct rp_file_range range = file_range(reads, file, shard, past_cache, first, last);
-    if (!place_range(reads, &range, &transfer->data_offset))
-        return false;
-    if (file->stretches && (reads->reads_alone || !past_cache))
-        rp_residency_want(file->stretches, first, last);
-    if (file->stretches && reads->block_reads.blocks.documents == 0)
-        rp_residency_tell(&reads->files->residency);
-    rp_files_count(reads->files, shard, range.beyond_end, last - first);
-    rp_files_use(reads->files, shard, reads->number);
-    return true;
-}
-
-static int place_from_shard(struct rp_reads *reads, const struct rp_extent *extent,
-                            struct rp_transfer *transfer, struct rp_error *error)
-{
-    const struct rp_file *file;
-    int code = rp_files_get(reads->files, extent->shard, retired(reads), &file, &reads->room_at,
-                            error);
-    if (code != RP_FILES_OPEN)
-        return code < 0 ? code : RP_READS_FULL;
-    reads->room_at = 0;
-    uint64_t first_own = rp_fragment_first_own(&transfer->fragment, reads->options->form.has_bos);
-    uint64_t first = extent->byte_offset + first_own * extent->width;
-    uint64_t last = first + (uint64_t)rp_transfer_stored(transfer) * extent->width;
-    transfer->width = (uint16_t)extent->width;
-    reads->from_corpus = true;
-    enum rp_read_way way = rp_files_way(file, first, last);
-    if (way == RP_READ_MAPPED)
-        place_mapped(reads, file, extent->shard, first, transfer);
-    else if (!place_in_block_read(reads, extent->shard, first, last, transfer) &&
-             !place_alone(reads, file, way, extent->shard, first, last, transfer))
-        return RP_READS_FULL;
-    rp_files_note_use(reads->files, extent->shard, reads->number, last - first);
-    return RP_READS_PLACED;
+    return rp_reads_place_range(reads, &range, &transfer->data_offset) ? RP_READS_PLACED
+                                                                       : RP_READS_FULL;
 }
 
 /* The contents have only the places of the row: the token after a cut is in another row. */
@@ -284,6 +133,10 @@ static const struct rp_content_run *find_contents(const struct rp_reads *reads, 
 static int place_tokens(struct rp_reads *reads, uint64_t row, struct rp_transfer *transfer,
                         const struct rp_extent *extent, struct rp_error *error)
 {
+    const struct rp_sides *sides = rp_corpus_sides(reads->options->corpus);
+    int code = sides->all > sides->count ? rp_sidereads_numbers(reads, transfer, error) : 0;
+    if (code < 0)
+        return code;
     transfer->mapped_shard = 0;
     transfer->expected = 0;
     transfer->loaded_by = reads->number;
@@ -295,8 +148,13 @@ static int place_tokens(struct rp_reads *reads, uint64_t row, struct rp_transfer
         return RP_READS_PLACED;
     }
     const struct rp_content_run *run = find_contents(reads, row, transfer);
+    if (sides->count) {
+        code = rp_sidereads_place(reads, transfer, extent, run != NULL, error);
+        if (code != RP_READS_PLACED)
+            return code;
+    }
     return run ? place_contents(reads, run, transfer)
-               : place_from_shard(reads, extent, transfer, error);
+               : rp_reads_place_shard(reads, extent, transfer, error);
 }
 
 static int find_mask(struct rp_reads *reads, const struct rp_masks_place *place,
@@ -329,163 +187,4 @@ int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_transfer *tra
     if (code == RP_READS_PLACED)
         rp_masks_add(&reads->masks, &place, transfer, extent.tokens);
     return code;
-}
-
-/* ---- block reads ----------------------------------------------------------------------------- */
-
-/* Length of the pieces into which a read of `bytes` is split: nearly equal, and about as long as
- * the file prefers. A short last piece would take a place among the reads in flight and bring
- * little. */
-static uint64_t piece_bytes(const struct rp_file *file, uint64_t bytes)
-{
-    uint64_t wanted = file->object.read_bytes;
-    uint64_t pieces = rp_max_u64(1, (bytes + wanted / 2) / wanted);
-    return rp_align_up(rp_div_up(bytes, pieces), RP_BLOCK_BYTES);
-}
-
-/* Round each run to the range of its file that is read, and add up the bytes of all of them. False
- * if that is too much for one ticket. */
-static bool round_runs(const struct rp_reads *reads, const struct rp_file *file,
-                       struct rp_block_read *block_read, uint64_t *bytes)
-{
-    uint64_t read_count = 0;
-    *bytes = 0;
-    for (uint32_t i = 0; i < block_read->run_count; i++) {
-        struct rp_block_run *run = &block_read->runs[i];
-        struct rp_file_range range = file_range(reads, file, block_read->shard,
-                                                block_read->past_cache, run->first, run->last);
-        run->first = range.first;
-        run->last = rp_min_u64(range.last, range.file_bytes);
-        run->data_offset = *bytes; /* in the region */
-        *bytes += rp_align_up(range.last - range.first, RP_BLOCK_BYTES);
-        uint64_t length = range.last - range.first;
-        read_count += rp_div_up(length, piece_bytes(file, length));
-    }
-    return read_count <= RP_TICKET_TRANSFERS_MAX && *bytes <= reads->data_ring.bytes / 8;
-}
-
-/* A block that is due, or its rest if earlier shards hold its first documents; and the part of it
- * in one shard. */
-struct due {
-    struct rp_plan_block block, part;
-    uint64_t bytes;
-};
-
-static bool next_due(struct rp_reads *reads, const struct rp_plan *plan,
-                     struct rp_plan_block *block)
-{
-    if (!reads->from_corpus || reads->block_reads.blocks.documents == 0)
-        return false;
-    *block = reads->rest;
-    return block->documents > 0 ||
-           rp_block_reads_peek(&reads->block_reads, &reads->data_ring, plan, block);
-}
-
-static void take_part(struct rp_reads *reads, const struct due *due)
-{
-    reads->rest = due->block;
-    reads->rest.first_document += due->part.documents;
-    reads->rest.documents -= due->part.documents;
-    if (reads->rest.documents == 0)
-        rp_block_reads_take(&reads->block_reads);
-}
-
-enum block_way { BY_DOCUMENT, MAPPED, AS_BLOCK };
-
-/* Find the part of a due block, its runs, and how they are read. */
-static enum block_way choose_way(struct rp_reads *reads, struct due *due,
-                                 struct rp_block_read *block_read)
-{
-    struct rp_error ignored;
-    const struct rp_file *file;
-    uint64_t room_at;
-    due->part = due->block;
-    if (!rp_block_runs_find(reads->options->corpus, &due->part, block_read) ||
-        rp_files_get(reads->files, block_read->shard, retired(reads), &file, &room_at, &ignored) !=
-            RP_FILES_OPEN)
-        return BY_DOCUMENT;
-    enum rp_read_way way = rp_files_way(file, block_read->runs[0].first,
-                                        block_read->runs[block_read->run_count - 1].last);
-    block_read->past_cache = goes_past_cache(reads, file, way, block_read->shard);
-    if (way == RP_READ_MAPPED)
-        return MAPPED;
-    return round_runs(reads, file, block_read, &due->bytes) ? AS_BLOCK : BY_DOCUMENT;
-}
-
-/* Find the next block that is due and not mapped. False if no block is due, or it cannot be read as
- * a whole. */
-static bool find_block(struct rp_reads *reads, const struct rp_plan *plan,
-                       struct rp_block_read *block_read, struct due *due)
-{
-    while (next_due(reads, plan, &due->block)) {
-        switch (choose_way(reads, due, block_read)) {
-        case AS_BLOCK:
-            reads->reads_alone = has_no_blocks(&reads->block_reads);
-            return true;
-        case MAPPED:
-            take_part(reads, due);
-            break;
-        case BY_DOCUMENT:
-            due->part.documents = due->block.documents;
-            take_part(reads, due);
-            reads->reads_alone = true;
-            return false;
-        }
-    }
-    return false;
-}
-
-enum rp_reads_block rp_reads_next_block(struct rp_reads *reads, const struct rp_plan *plan,
-                                        uint64_t number, struct rp_block_read *block_read)
-{
-    struct due due;
-    uint64_t data_offset;
-    reads->room_at = 0;
-    if (!find_block(reads, plan, block_read, &due))
-        return RP_READS_NO_BLOCK;
-    block_read->source = due.block.source;
-    block_read->number = due.block.number;
-    block_read->epoch = due.block.epoch;
-    block_read->is_wanted = block_read->past_cache && due.block.later_epochs >= LATER_EPOCHS;
-    block_read->ticket = number;
-    if (!rp_data_ring_take(&reads->data_ring, due.bytes, RP_BLOCK_BYTES, number, false,
-                           retired(reads), &data_offset)) {
-        bool is_wanted = rp_block_reads_is_wanted(&reads->block_reads, plan);
-        if (reads->rest.documents == 0)
-            rp_block_reads_defer(&reads->block_reads);
-        return is_wanted ? RP_READS_BLOCK_WAITS : RP_READS_NO_BLOCK;
-    }
-    take_part(reads, &due);
-    for (uint32_t i = 0; i < block_read->run_count; i++)
-        block_read->runs[i].data_offset += data_offset;
-    rp_files_use(reads->files, block_read->shard, number);
-    block_read->region = rp_data_ring_youngest(&reads->data_ring);
-    rp_block_reads_add(&reads->block_reads, block_read);
-    return RP_READS_BLOCK;
-}
-
-void rp_reads_fill_block(struct rp_reads *reads, struct rp_ticket *ticket,
-                         const struct rp_block_read *block_read)
-{
-    const struct rp_file *file = &reads->files->files[block_read->shard];
-    RP_ASSERT(ticket->read_count == 0 && block_read->ticket == reads->number);
-    ticket->is_block_read = 1;
-    if (block_read->is_wanted) /* buffered reads fill the page cache themselves */
-        rp_residency_want(file->stretches, block_read->runs[0].first,
-                          block_read->runs[block_read->run_count - 1].last);
-    for (uint32_t i = 0; i < block_read->run_count; i++) {
-        const struct rp_block_run *run = &block_read->runs[i];
-        struct rp_file_range range = file_range(reads, file, block_read->shard,
-                                                block_read->past_cache, run->first, run->last);
-        uint64_t piece = piece_bytes(file, range.last - range.first);
-        for (uint64_t at = range.first; at < range.last; at += piece) {
-            RP_ASSERT(ticket->read_count < RP_TICKET_TRANSFERS_MAX);
-            struct rp_read *read = &ticket->reads[ticket->read_count++];
-            *read = (struct rp_read){.offset = at,
-                                     .shard = block_read->shard,
-                                     .past_cache = range.past_cache,
-                                     .data_offset = run->data_offset + (at - range.first)};
-            rp_file_range_end_read(&range, rp_min_u64(at + piece, range.last), read);
-        }
-    }
 }

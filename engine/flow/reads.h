@@ -31,6 +31,7 @@ struct rp_reads {
     bool reads_alone;
     /* The last block's documents in later shards: the next block read; 0 documents = no rest. */
     struct rp_plan_block rest;
+    uint32_t next_side; /* 0: the block's tokens are next; c + 1: the entries of column c */
 
     /* Set if rp_reads_place or rp_reads_next_block refuses for want of a descriptor or of room for
      * spans: it succeeds when the tickets below this are retired. 0: no refusal, or for want of
@@ -39,6 +40,7 @@ struct rp_reads {
 
     struct rp_ticket *ticket; /* under construction; its number, and the bytes that it reads */
     uint64_t number, ticket_bytes;
+    uint64_t ticket_bytes_max; /* without side columns, which decide themselves (side_reads.h) */
 };
 
 RP_MUST_CHECK int rp_reads_open(struct rp_reads *reads, const struct rp_flow_options *options,

@@ -137,6 +137,13 @@ static inline uint64_t rp_transfer_token_limit(const struct rp_transfer *transfe
     return rp_min_u64(token_limit, 1ull << transfer->id_bits);
 }
 
+/* The entries of a side column of a transfer: as the fields of the transfer for its tokens. Of a
+ * column of documents, data_offset is the number itself. */
+struct rp_side_place {
+    uint64_t data_offset, expected, loaded_by;
+    uint32_t mapped_shard, reserved;
+};
+
 /* The trained tokens of transfer number `transfer` of the ticket, if not all are: `count` spans at
  * `data_offset` of the data. Transfers without a mask have labels throughout. */
 struct rp_mask {
@@ -194,7 +201,7 @@ static inline void rp_row_end_add(struct rp_row_end *end, const struct rp_transf
     end->end_labels += rp_transfer_has_end_label(transfer);
 }
 
-/* Sums over all rows of a step, of all ranks (scout.h). */
+/* Sums over all rows of a step, of all ranks (step_rows.h). */
 struct rp_step_sums {
     uint64_t rows, tokens, labels; /* rows with a fragment, their tokens, and labels in them */
     uint32_t is_known;
@@ -272,7 +279,7 @@ static inline int rp_pack_is_joined(uint64_t from)
 }
 
 /* All of its memory: one segment [words | free_until per ring | pack_from per ring | tickets |
- * state slots | data], private where packers are threads. */
+ * state slots | places of side columns | data], private where packers are threads. */
 struct rp_arena {
     struct rp_segment segment;
     uint32_t slot_count;  /* tickets in the ring; a power of two */
@@ -287,12 +294,14 @@ struct rp_arena {
     struct rp_a64 *pack_from;
     struct rp_ticket *tickets;
     uint8_t *states;
+    struct rp_side_place *side_places; /* [ticket][transfer][column] */
+    uint32_t side_count;               /* columns */
     uint8_t *data;
     struct rp_a32 prefaulted; /* 1: all of its pages are there. PAIRS arena-prefaulted */
 };
 
 struct rp_arena_sizes {
-    uint32_t ring_count, slot_count, state_count;
+    uint32_t ring_count, slot_count, state_count, side_count;
     uint64_t data_bytes, state_bytes;
 };
 /** Bytes of an arena with these sizes, and its creation. A shared arena is touched in full, on huge
@@ -309,6 +318,13 @@ void rp_arena_close(struct rp_arena *arena);
 static inline struct rp_ticket *rp_arena_ticket(const struct rp_arena *arena, uint64_t ticket)
 {
     return &arena->tickets[ticket & (arena->slot_count - 1)];
+}
+/** The places of the columns of a transfer of a ticket. */
+static inline struct rp_side_place *rp_arena_side_places(const struct rp_arena *arena,
+                                                         uint64_t ticket, uint32_t transfer)
+{
+    uint64_t slot = ticket & (arena->slot_count - 1);
+    return arena->side_places + (slot * RP_TICKET_TRANSFERS_MAX + transfer) * arena->side_count;
 }
 /** Are all reads of the ticket done? True also of a ticket that was retired and whose slot a later
  * one has taken: the state word only grows. */

@@ -304,6 +304,11 @@ bool rp_plan_next_stage(const struct rp_plan *plan, struct rp_plan_stage *stage)
     return is_end;
 }
 
+uint64_t rp_plan_next_boundary(const struct rp_plan *plan, uint64_t row)
+{
+    return plan->v2 ? rp_calendar_next(plan->v2->calendar, row) : UINT64_MAX;
+}
+
 void rp_plan_stage_text(const struct rp_plan *plan, char *text, size_t capacity)
 {
     struct rp_plan_stage next;

@@ -162,6 +162,8 @@ bool rp_plan_next_stage(const struct rp_plan *plan, struct rp_plan_stage *stage)
 
 /** The same in words; empty if it is not the end of a stage. */
 void rp_plan_stage_text(const struct rp_plan *plan, char *text, size_t capacity);
+/** The first row after `row` at which a stage or a record begins; UINT64_MAX: none. */
+uint64_t rp_plan_next_boundary(const struct rp_plan *plan, uint64_t row);
 /** Whether the plan is at a row of this run, or at its end. */
 bool rp_plan_is_in_run(const struct rp_plan *plan);
 

@@ -18,7 +18,7 @@
 #include "flow/contents.h"
 #include "flow/flow.h"
 #include "flow/next_use.h"
-#include "flow/scout.h"
+#include "flow/kept_steps.h"
 #include "plan/plan.h"
 #include "server/far_plan.h"
 #include "server/life.h"
@@ -29,6 +29,7 @@
 #include "shm/ring.h"
 #include "shm/socket.h"
 #include "shm/wait.h"
+#include "stream_gain.h"
 
 struct rp_engine_journal;
 struct rp_deferred_attach;
@@ -154,20 +155,21 @@ struct rp_logged_refusal {
     uint64_t reason_hash, logged_ns;
 };
 
-/* The plans of a ring's catch-up flow while it has one; they are kept for the next ring. */
+/* The plan of a ring's catch-up flow while it has one; it is kept for the next ring. */
 struct rp_catch_up_plans {
-    struct rp_plan *plan, *scout; /* NULL: not opened yet */
-    uint32_t ring;                /* that had them last */
+    struct rp_plan *plan; /* NULL: not opened yet */
+    uint32_t ring;        /* that had it last */
 };
 
 /* The rows: documents, plans, and the states from which the engine can plan. */
 struct rp_stream {
     const struct rp_config *config;
     struct rp_corpus *corpus;
-    struct rp_plan *plan, *scout; /* the flow's while it runs */
+    struct rp_plan *plan; /* the flow's while it runs */
     struct rp_catch_up_plans catch_up_plans[RP_CATCH_UPS_MAX];
     struct rp_plan *probe;         /* ours: checks tokens that trainers bring, and finds rows */
     struct rp_far_planner planner; /* finds rows that are far */
+    struct rp_gain_log gain_log;
     struct rp_far_row *far;        /* the requested row; NULL: near rows can be had, no far one */
     struct rp_contract contract;   /* a view of: */
     struct rp_mask_counts *mask_counts; /* [sources] */
@@ -213,7 +215,7 @@ struct rp_delivery {
      * rollbacks, from 1; rollback_row is the row of the present one. */
     uint64_t rollback_epoch, rollback_row;
     struct rp_flow *flow;
-    struct rp_scout_sums *steps; /* sums of steps, for all flows */
+    struct rp_kept_steps *steps; /* sums of steps, for all flows */
     enum rp_delivery_state state;
     struct rp_io_chosen io;
     bool direct;

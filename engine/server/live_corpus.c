@@ -40,11 +40,10 @@ static int check_corpus(const struct rp_engine *engine, uint32_t source, struct 
 static int open_plans(struct rp_grown *grown, const struct rp_stream *stream,
                       struct rp_error *error)
 {
-    struct rp_plan **plans[] = {&grown->plan, &grown->probe, &grown->planner,
-                                stream->scout ? &grown->scout : NULL};
+    struct rp_plan **plans[] = {&grown->plan, &grown->probe, &grown->planner};
     const struct rp_docs_per_row none = {0}; /* a stage of version 2 has a default of its own */
     int code = 0;
-    for (size_t i = 0; i < RP_ARRAY_COUNT(plans) && plans[i] && code >= 0; i++) {
+    for (size_t i = 0; i < RP_ARRAY_COUNT(plans) && code >= 0; i++) {
         code = rp_stream_open_plan_with(plans[i], stream->config, grown->corpus, &none, error);
         if (code >= 0)
             code = rp_plan_follow(*plans[i], stream->probe, error);
@@ -77,7 +76,7 @@ int rp_engine_open_grown(struct rp_grown *grown, const struct rp_engine *engine,
 
 void rp_grown_close(struct rp_grown *grown)
 {
-    struct rp_plan *plans[] = {grown->plan, grown->probe, grown->planner, grown->scout};
+    struct rp_plan *plans[] = {grown->plan, grown->probe, grown->planner};
     for (size_t i = 0; i < RP_ARRAY_COUNT(plans); i++)
         rp_plan_close(plans[i]);
     rp_corpus_close(grown->corpus);
@@ -87,14 +86,13 @@ void rp_grown_close(struct rp_grown *grown)
 int rp_engine_adopt_grown(struct rp_engine *engine, struct rp_grown *grown, struct rp_error *error)
 {
     struct rp_stream *stream = &engine->stream;
-    struct rp_grown before = {stream->corpus, stream->plan, stream->probe, stream->planner.plan,
-                              stream->scout};
+    struct rp_grown before = {stream->corpus, stream->plan, stream->probe, stream->planner.plan};
     RP_ASSERT(!stream->planner.is_busy);
+    rp_gain_log_end(&stream->gain_log);
     stream->corpus = grown->corpus;
     stream->plan = grown->plan;
     stream->probe = grown->probe;
     stream->planner.plan = grown->planner;
-    stream->scout = grown->scout;
     *grown = (struct rp_grown){.corpus = NULL};
     int code = rp_engine_replace_flow(engine, error);
     if (code >= 0) /* else the old flow, which ends with the engine, reads the old corpus */

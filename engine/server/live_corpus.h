@@ -8,7 +8,7 @@
 
 struct rp_grown {
     struct rp_corpus *corpus; /* NULL: the present one has all documents that are wanted */
-    struct rp_plan *plan, *probe, *planner, *scout;
+    struct rp_plan *plan, *probe, *planner;
 };
 
 /** Open the index again, if some source is to have more documents than now (0: as it has). The

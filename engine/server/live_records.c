@@ -333,14 +333,13 @@ static int append_record(struct rp_engine *engine, struct rp_plan *plan,
 /* The plans other than the flow's. The next catch-up flow of a ring opens its plans again. */
 static int follow(struct rp_stream *stream, struct rp_error *error)
 {
-    struct rp_plan *plans[] = {stream->probe, stream->planner.plan, stream->scout};
+    struct rp_plan *plans[] = {stream->probe, stream->planner.plan};
     int code = 0;
     for (size_t i = 0; i < RP_ARRAY_COUNT(plans) && code >= 0; i++)
         code = plans[i] ? rp_plan_follow(plans[i], stream->plan, error) : 0;
     for (uint32_t i = 0; i < RP_CATCH_UPS_MAX; i++) {
         struct rp_catch_up_plans *plans_of_ring = &stream->catch_up_plans[i];
         rp_plan_close(plans_of_ring->plan);
-        rp_plan_close(plans_of_ring->scout);
         *plans_of_ring = (struct rp_catch_up_plans){.plan = NULL};
     }
     return code;
@@ -359,7 +358,7 @@ static int apply(struct rp_engine *engine, struct rp_grown *grown, struct rp_err
     if (code >= 0)
         code = rp_engine_describe(engine, error);
     rp_flow_forget_states_after(engine->delivery.flow, published);
-    rp_scout_sums_forget_from(engine->delivery.steps,
+    rp_kept_steps_forget_from(engine->delivery.steps,
                               rp_delivery_row(&engine->delivery, begun_end(&engine->delivery)));
     if (stream->kept_row > published) {
         free(stream->kept_state);

@@ -11,6 +11,7 @@
  * A catch-up flow (flow/catch_up.h) exists only while a rank catches up, so the memory of one is a
  * number of its own. Several ranks may catch up at a time, each with a flow. */
 #include "cache/cache.h"
+#include "corpus/sides.h"
 #include "flow/catch_up.h"
 #include "flow/descriptors.h"
 #include "flow/prefill.h"
@@ -42,18 +43,22 @@ static uint32_t label_mode_of(const struct rp_config *config, const struct rp_pl
     return crosses ? RP_LABELS_ACROSS_CUTS : config->label_mode;
 }
 
-struct rp_geometry rp_engine_geometry(const struct rp_config *config, const struct rp_plan *plan)
+struct rp_geometry rp_engine_geometry(const struct rp_config *config,
+                                      const struct rp_corpus *corpus, const struct rp_plan *plan)
 {
     const struct rp_batch_stage *first = &config->batches.stages[0];
-    return (struct rp_geometry){.rows = config->batches.rows_max,
-                                .seq_len = rp_plan_run_seq_len(plan),
-                                .max_docs_per_row = rp_plan_max_docs_per_row(plan),
-                                .world = config->dp_world_size,
-                                .micro_batches = (uint32_t)(first->step_rows / first->batch_rows),
-                                .slots = config->prefetch_factor,
-                                .label_mode = label_mode_of(config, plan),
-                                .pad_id = config->pad_id,
-                                .state_bytes = rp_plan_state_bytes_max(plan)};
+    struct rp_geometry geometry = {
+        .rows = config->batches.rows_max,
+        .seq_len = rp_plan_run_seq_len(plan),
+        .max_docs_per_row = rp_plan_max_docs_per_row(plan),
+        .world = config->dp_world_size,
+        .micro_batches = (uint32_t)(first->step_rows / first->batch_rows),
+        .slots = config->prefetch_factor,
+        .label_mode = label_mode_of(config, plan),
+        .pad_id = config->pad_id,
+        .state_bytes = rp_plan_state_bytes_max(plan)};
+    rp_sides_describe(rp_corpus_sides(corpus), geometry.sides);
+    return geometry;
 }
 
 struct rp_flow_options rp_engine_flow_options(const struct rp_config *config,
@@ -87,7 +92,7 @@ struct rp_engine_memory rp_engine_memory(const struct rp_config *config,
                                          const struct rp_corpus *corpus, const struct rp_plan *plan)
 {
     uint64_t state_bytes = rp_plan_state_bytes_max(plan);
-    struct rp_geometry geometry = rp_engine_geometry(config, plan);
+    struct rp_geometry geometry = rp_engine_geometry(config, corpus, plan);
     struct rp_flow_options flow = rp_engine_flow_options(config, corpus, plan);
     flow.prefetch_bytes = rp_flow_prefetch_bytes(&flow, plan, rp_plan_row(plan));
     uint64_t ring = rp_geometry_layout(&geometry, rp_engine_sections(config, plan),

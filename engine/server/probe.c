@@ -18,8 +18,8 @@
 
 /* States of two rows are compared only if they are at most this far apart. */
 #define COMPARED_ROWS 4096u
-/* Rows that a scout may plan on dispatch's thread to find the beginning of a step: 50 to 100 ms. */
-#define SCOUTED_ROWS (16 * RP_NEAR_ROWS)
+/* Rows that dispatch may plan to reach the beginning of a step: 50 to 100 ms. */
+#define STEP_ROWS (16 * RP_NEAR_ROWS)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
@@ -165,28 +165,26 @@ int rp_engine_keep_probe_state(struct rp_stream *stream, struct rp_error *error)
     return 0;
 }
 
-/* The state from which a scout can count the step of `batch`. Rows before the start may have been
- * delivered with other weights. */
-static bool find_step_state(const struct rp_engine *engine, uint64_t batch,
-                            struct known_state *found)
+/* The state from which dispatch can count the step of `batch` (flow/step_rows.h). Rows before the
+ * start may have been delivered with other weights. */
+static struct rp_flow_state step_state(const struct rp_engine *engine, uint64_t batch)
 {
     const struct rp_stream *stream = &engine->stream;
     uint64_t row = rp_delivery_step_row(&engine->delivery, batch);
-    *found = nearest_state(engine, row);
-    return row - found->row <= SCOUTED_ROWS && (row >= stream->start_row || !stream->is_reweighted);
+    const struct known_state found = nearest_state(engine, row);
+    bool is_of_stream = row >= stream->start_row || !stream->is_reweighted;
+    if (row == rp_delivery_row(&engine->delivery, batch) || row - found.row > STEP_ROWS ||
+        !is_of_stream)
+        return (struct rp_flow_state){.token = NULL};
+    return (struct rp_flow_state){found.token, found.bytes};
 }
 
-int rp_engine_load_plans(const struct rp_engine *engine, struct rp_plan *plan,
-                         struct rp_plan *scout, const struct rp_plans_start *start,
-                         struct rp_error *error)
+int rp_engine_load_plan(const struct rp_engine *engine, struct rp_plan *plan,
+                        struct rp_flow_state state, uint64_t batch, struct rp_flow_state *before,
+                        struct rp_error *error)
 {
-    struct known_state of_step;
-    int code = rp_plan_load(plan, start->state, start->bytes, false, error);
-    if (code >= 0) /* after the step's first row: without a state before it, it has no sums */
-        code = rp_plan_load(scout, start->state, start->bytes, false, error);
-    if (code >= 0 && find_step_state(engine, start->batch, &of_step))
-        (void)!rp_plan_load(scout, of_step.token, of_step.bytes, false, NULL);
-    return code;
+    *before = step_state(engine, batch);
+    return rp_plan_load(plan, state.token, state.bytes, false, error);
 }
 
 int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch, struct rp_error *error)

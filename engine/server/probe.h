@@ -27,16 +27,12 @@ RP_MUST_CHECK int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch
 RP_MUST_CHECK int rp_engine_keep_state(struct rp_stream *stream, uint64_t row, const void *state,
                                        size_t bytes, struct rp_error *error);
 RP_MUST_CHECK int rp_engine_keep_probe_state(struct rp_stream *stream, struct rp_error *error);
-/* The start of a flow: a batch, and the state of its first row. */
-struct rp_plans_start {
-    const void *state;
-    size_t bytes;
-    uint64_t batch;
-};
-/** Move a flow's plan to the start, and its scout (flow/scout.h) to a row at or before the first
- * row of the step of that batch, if a state near enough is known. */
-RP_MUST_CHECK int rp_engine_load_plans(const struct rp_engine *engine, struct rp_plan *plan,
-                                       struct rp_plan *scout, const struct rp_plans_start *start,
-                                       struct rp_error *error);
+
+/** Move a flow's plan to the first row of a batch, of which `state` is. If the batch is inside a
+ * step and a state near enough before the step is known, that becomes *before, for rp_flow_start:
+ * valid until the next call on the engine. */
+RP_MUST_CHECK int rp_engine_load_plan(const struct rp_engine *engine, struct rp_plan *plan,
+                                      struct rp_flow_state state, uint64_t batch,
+                                      struct rp_flow_state *before, struct rp_error *error);
 
 #endif

@@ -258,8 +258,6 @@ static int make_catch_up(struct rp_engine *engine, const struct rp_rebuild *rebu
     struct rp_catch_up_plans *plans = plans_for(engine, rebuild->ring);
     plans->ring = rebuild->ring;
     int code = plans->plan ? 0 : open_follower(&plans->plan, stream, error);
-    if (code >= 0 && !plans->scout)
-        code = open_follower(&plans->scout, stream, error);
     if (code >= 0)
         code = rp_engine_keep_probe_state(stream, error);
     return code < 0 ? code
@@ -272,14 +270,15 @@ static int start_catch_up(struct rp_engine *engine, uint32_t ring, struct rp_flo
 {
     struct rp_catch_up_plans *plans = plans_for(engine, ring);
     RP_ASSERT(plans->plan && plans->ring == ring);
-    const struct rp_plans_start start = {engine->stream.kept_state, engine->stream.kept_bytes,
-                                         engine->delivery.rings[ring].tail};
-    int code = rp_engine_load_plans(engine, plans->plan, plans->scout, &start, error);
+    const struct rp_flow_state start = {engine->stream.kept_state, engine->stream.kept_bytes};
+    struct rp_flow_state before;
+    int code = rp_engine_load_plan(engine, plans->plan, start, engine->delivery.rings[ring].tail,
+                                   &before, error);
     if (code < 0) {
         rp_flow_close(catch_up);
         return code;
     }
-    code = rp_flow_start_catch_up(engine->delivery.flow, catch_up, ring, plans->plan, plans->scout,
+    code = rp_flow_start_catch_up(engine->delivery.flow, catch_up, ring, plans->plan, &before,
                                   error);
     rp_engine_note_readers(engine);
     return code;

@@ -182,14 +182,15 @@ int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error)
     void *state = rp_calloc(1, stream->state_bytes_max);
     if (!state)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for a state token");
-    struct rp_plans_start start = {.state = state, .batch = rp_delivery_lowest_tail(delivery)};
+    uint64_t batch = rp_delivery_lowest_tail(delivery);
+    struct rp_flow_state start = {.token = state}, before;
     int code = rp_plan_try_save(stream->probe, state, &start.bytes, error);
     if (code >= 0)
-        code = rp_engine_load_plans(engine, stream->plan, stream->scout, &start, error);
+        code = rp_engine_load_plan(engine, stream->plan, start, batch, &before, error);
     free(state);
     if (code >= 0)
-        code = rp_flow_start(delivery->flow, stream->plan, stream->scout, &delivery->numbering,
-                             start.batch, delivery->rings, error);
+        code = rp_flow_start(delivery->flow, stream->plan, &before, &delivery->numbering,
+                             batch, delivery->rings, error);
     if (code < 0)
         return code;
     delivery->state = RP_DELIVERY_RUNNING;

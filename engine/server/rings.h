@@ -20,8 +20,10 @@
 
 #include "server/engine.h"
 
-/** The shape of a batch ring, and the options of a flow, as far as config and plan decide them. */
-struct rp_geometry rp_engine_geometry(const struct rp_config *config, const struct rp_plan *plan);
+/** The shape of a batch ring, and the options of a flow, as far as config, corpus and plan decide
+ * them. */
+struct rp_geometry rp_engine_geometry(const struct rp_config *config,
+                                      const struct rp_corpus *corpus, const struct rp_plan *plan);
 /** The sections of its batches: the config's, and RP_SECTION_ROW_PLANS in stream version 2. */
 uint32_t rp_engine_sections(const struct rp_config *config, const struct rp_plan *plan);
 struct rp_flow_options rp_engine_flow_options(const struct rp_config *config,

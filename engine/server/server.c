@@ -97,7 +97,7 @@ static int open_seats(struct rp_engine *engine, struct rp_error *error)
     delivery->rings = rp_calloc(c->rank_count, sizeof *delivery->rings);
     delivery->seats = rp_calloc((size_t)c->rank_count * c->replicas, sizeof *delivery->seats);
     engine->stream.mask_counts = rp_calloc(c->source_count, sizeof *engine->stream.mask_counts);
-    delivery->steps = rp_scout_sums_make();
+    delivery->steps = rp_kept_steps_make();
     engine->peers.connections = connections;
     for (uint32_t i = 0; connections && i < RP_CONNECTIONS_MAX; i++)
         connections[i].fd = -1;
@@ -123,7 +123,7 @@ static int open_rings(struct rp_engine *engine, struct rp_error *error)
         code = rp_plan_check_steps(engine->stream.plan, &delivery->numbering, error);
     if (code < 0)
         return code;
-    delivery->geometry = rp_engine_geometry(c, engine->stream.plan);
+    delivery->geometry = rp_engine_geometry(c, engine->stream.corpus, engine->stream.plan);
     uint32_t sections = rp_engine_sections(c, engine->stream.plan);
     if (rp_geometry_layout(&delivery->geometry, sections, c->token_dtype) == 0)
         return rp_fail(error, -RP_E_CONFIG, "lower batch_size, seq_len or prefetch_factor",

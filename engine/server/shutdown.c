@@ -166,12 +166,10 @@ static void close_stream(struct rp_engine *engine)
     rp_delivery_close_cache(&engine->delivery);
     for (uint32_t r = 0; r < engine->delivery.ring_count; r++)
         rp_ring_close(&engine->delivery.rings[r]);
+    rp_gain_log_end(&engine->stream.gain_log);
     rp_plan_close(engine->stream.plan);
-    rp_plan_close(engine->stream.scout);
-    for (uint32_t i = 0; i < RP_CATCH_UPS_MAX; i++) {
+    for (uint32_t i = 0; i < RP_CATCH_UPS_MAX; i++)
         rp_plan_close(engine->stream.catch_up_plans[i].plan);
-        rp_plan_close(engine->stream.catch_up_plans[i].scout);
-    }
     rp_corpus_close(engine->stream.corpus);
     rp_engine_forget_contents(&engine->stream);
     rp_contents_free(engine->stream.contents);
@@ -211,5 +209,5 @@ void rp_engine_close(struct rp_engine *engine)
     free(engine->config_text);
     free(engine->stream.contract_text);
     free(engine->stream.mask_counts);
-    rp_scout_sums_free(engine->delivery.steps);
+    rp_kept_steps_free(engine->delivery.steps);
 }

@@ -36,8 +36,7 @@ static int open_plans(struct rp_stream *stream, const struct rp_docs_per_row *do
                       struct rp_error *error)
 {
     const struct rp_config *config = stream->config;
-    struct rp_plan **plans[] = {&stream->plan, &stream->probe, &stream->planner.plan,
-                                &stream->scout};
+    struct rp_plan **plans[] = {&stream->plan, &stream->probe, &stream->planner.plan};
     int code = 0;
     stream->planner.accept_weights = stream->accepts_weights;
     for (size_t i = 0; i < RP_ARRAY_COUNT(plans) && code >= 0; i++)
@@ -318,7 +317,7 @@ static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint
 /* All plans go to rows of the stream as it was started. */
 static int follow_start(struct rp_stream *stream, struct rp_error *error)
 {
-    struct rp_plan *plans[] = {stream->probe, stream->planner.plan, stream->scout};
+    struct rp_plan *plans[] = {stream->probe, stream->planner.plan};
     int code = 0;
     for (size_t i = 0; i < RP_ARRAY_COUNT(plans) && code >= 0; i++)
         code = plans[i] ? rp_plan_follow(plans[i], stream->plan, error) : 0;
@@ -360,10 +359,9 @@ static int save_start_state(struct rp_stream *stream, struct rp_error *error)
 static bool has_same_rows(const struct rp_stream *stream, const struct rp_checkpoint *checkpoint)
 {
     struct rp_contract had;
-    if (rp_plan_version(stream->plan) == 1 || RP_DEFECT(keep_grown_contents))
-        return true;
-    return contract_of(checkpoint, &had) &&
-           rp_hash128_equal(rp_record_hash(&had.stream), stream->identity);
+    return rp_plan_version(stream->plan) == 1 || RP_DEFECT(keep_grown_contents) ||
+           (contract_of(checkpoint, &had) &&
+            rp_hash128_equal(rp_record_hash(&had.stream), stream->identity));
 }
 
 /* A selection, limits or skips may leave a new stream of version 2 without a row. Moves the probe,
@@ -393,6 +391,7 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
 {
     struct rp_stream *stream = &engine->stream;
     struct rp_records_ahead ahead = {NULL, 0};
+    struct rp_contract had;
     bool reweighted = false;
     int code = save_zero_state(stream, error);
     if (code >= 0)
@@ -410,6 +409,8 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
         code = save_start_state(stream, error);
     if (code >= 0)
         code = check_first_row(stream, error);
+    if (code >= 0 && contract_of(checkpoint, &had))
+        code = rp_stream_check_columns(&had, &stream->contract, error);
     engine->saving.started_reweighted = reweighted;
     if (code >= 0 && checkpoint) {
         engine->saving.started_from = strdup(rp_checkpoint_path(checkpoint));
@@ -476,7 +477,7 @@ int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error)
     if (code >= 0)
         code = prepare_states(engine, checkpoint, error);
     if (code >= 0 && !checkpoint && !engine->options->state)
-        rp_gain_log(engine->config, engine->stream.corpus);
+        rp_gain_log_start(&engine->stream.gain_log, engine->config, engine->stream.corpus);
     if (code >= 0 && checkpoint && engine->saving.saved_row == engine->stream.start_row)
         know_start_state(engine);
     if (engine->stream.contents)

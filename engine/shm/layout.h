@@ -21,6 +21,7 @@
 
 #include "base/atomic.h"
 #include "base/contract.h"
+#include "base/dtype.h"
 #include "base/hash.h"
 #include "ringpack/batch.h"
 
@@ -32,7 +33,7 @@
 #define RP_LINE_ALIGNED _Alignas(128)
 #endif
 
-#define RP_ABI_VERSION 7u
+#define RP_ABI_VERSION 8u
 #define RP_RING_MAGIC 0x31474e4952505231ull
 #define RP_PAGE_BYTES 4096u
 #define RP_RING_SLOTS_OFFSET 8192u /* header page, engine page, slots */
@@ -215,11 +216,5 @@ struct rp_reply {
     uint64_t step_row;       /* WELCOME: the first row of its step */
     uint64_t generation;     /* WELCOME */
 };
-
-/** Bytes of one token, label or position. */
-static inline uint64_t rp_dtype_bytes(uint32_t dtype)
-{
-    return dtype == RP_DTYPE_U16 ? 2 : dtype == RP_DTYPE_I64 ? 8 : 4;
-}
 
 #endif

@@ -7,6 +7,7 @@
 #include "shm/ring.h"
 
 #define RP_SECTION_ALIGN 64u
+_Static_assert((int)RP_SECTION_SIDES + RP_SIDES_MAX == RP_SECTION_ROOM, "each has a section");
 #define RP_SECTIONS_ALWAYS                                                                         \
     ((1u << RP_SECTION_ROWS) | (1u << RP_SECTION_DOC_LENS) | (1u << RP_SECTION_INPUT_IDS))
 
@@ -44,8 +45,31 @@ static struct shape section_shape(const struct rp_geometry *g, enum rp_section s
     case RP_SECTION_ROW_PLANS:
         return (struct shape){RP_DTYPE_RECORD, g->rows, sizeof(struct rp_row_plan)};
     default:
-        return (struct shape){0};
+        break;
     }
+    const struct rp_side *side = &g->sides[section - RP_SECTION_SIDES];
+    return (struct shape){side->dtype, side->of == RP_SIDE_OF_DOCUMENT ? documents : tokens,
+                          side->bytes};
+}
+
+/* Columns come first, and the entries of the rest are zeros. */
+static bool sides_fit(const struct rp_geometry *g)
+{
+    static const struct rp_side none;
+    bool has_ended = false;
+    for (unsigned c = 0; c < RP_SIDES_MAX; c++) {
+        const struct rp_side *side = &g->sides[c];
+        has_ended |= side->of == RP_SIDE_NONE;
+        if (has_ended && memcmp(side, &none, sizeof none) != 0)
+            return false;
+        if (!has_ended &&
+            (side->of > RP_SIDE_OF_DOCUMENT || side->count == 0 ||
+             side->count > RP_SIDE_ENTRY_BYTES || side->bytes > RP_SIDE_ENTRY_BYTES ||
+             side->bytes == 0 || side->bytes != side->count * rp_dtype_bytes(side->dtype) ||
+             side->name[0] == '\0' || !memchr(side->name, '\0', sizeof side->name)))
+            return false;
+    }
+    return true;
 }
 
 static bool parameters_fit(const struct rp_geometry *g, uint32_t token_dtype)
@@ -57,7 +81,8 @@ static bool parameters_fit(const struct rp_geometry *g, uint32_t token_dtype)
         return false;
     if (!rp_is_pow2(g->slots) || g->slots > RP_RING_SLOTS_MAX || g->state_bytes > UINT32_MAX)
         return false;
-    return g->world > 0 && g->rank < g->world && (uint64_t)g->rows * g->seq_len <= INT32_MAX;
+    return g->world > 0 && g->rank < g->world && (uint64_t)g->rows * g->seq_len <= INT32_MAX &&
+           sides_fit(g);
 }
 
 uint64_t rp_geometry_layout(struct rp_geometry *g, uint32_t sections, uint32_t token_dtype)
@@ -67,8 +92,12 @@ uint64_t rp_geometry_layout(struct rp_geometry *g, uint32_t sections, uint32_t t
     g->struct_size = sizeof *g;
     memset(g->sections, 0, sizeof g->sections);
     uint64_t offset = rp_align_up(RP_SLOT_STATE_OFFSET + g->state_bytes, RP_SECTION_ALIGN);
-    for (unsigned i = 0; i < RP_SECTION_COUNT; i++) {
-        if (!((sections | RP_SECTIONS_ALWAYS) & (1u << i)))
+    sections = (sections & ((1u << RP_SECTION_COUNT) - 1)) | RP_SECTIONS_ALWAYS;
+    for (unsigned c = 0; c < RP_SIDES_MAX; c++)
+        if (g->sides[c].of)
+            sections |= 1u << (RP_SECTION_SIDES + c);
+    for (unsigned i = 0; i < RP_SECTION_ROOM; i++) {
+        if (!(sections & (1u << i)))
             continue;
         struct shape shape = section_shape(g, (enum rp_section)i, token_dtype);
         RP_ASSERT(shape.elements > 0 && shape.element_bytes > 0);

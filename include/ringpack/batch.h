@@ -19,7 +19,14 @@ enum rp_dtype {
     RP_DTYPE_I32,
     RP_DTYPE_I64,
     RP_DTYPE_F32,
-    RP_DTYPE_RECORD
+    RP_DTYPE_RECORD,
+    /* of columns only */
+    RP_DTYPE_BF16,
+    RP_DTYPE_F16,
+    RP_DTYPE_F64,
+    RP_DTYPE_U8,
+    RP_DTYPE_I8,
+    RP_DTYPE_I16
 };
 
 /* For each section its shape, element type and content. ROWS, DOC_LENS and INPUT_IDS are in every
@@ -56,6 +63,10 @@ enum rp_section {
      * config names it */
     RP_SECTION_ROW_PLANS = 9,
     RP_SECTION_COUNT = 10, /* number of sections in this header */
+    /* RP_SECTION_SIDES + c: side column c of the geometry, [rows][seq_len][count]: the entry of
+     * each token, or of the token that is its label; zeros on padding, on inserted tokens, and
+     * where a token has no label of its fragment. Or [rows][D]: a number of each document */
+    RP_SECTION_SIDES = 10,
 };
 
 /* Length of every array that is indexed by enum rp_section. It never changes, so a new section
@@ -100,6 +111,27 @@ struct rp_section_layout {
     uint32_t reserved; /* zero */
 };
 
+#define RP_SIDES_MAX 6
+#define RP_SIDE_NAME_BYTES 32   /* with its NUL */
+#define RP_SIDE_ENTRY_BYTES 512 /* the most */
+
+enum rp_side_of {
+    RP_SIDE_NONE,
+    RP_SIDE_OF_TOKEN, /* place i has the entry of token i */
+    RP_SIDE_OF_LABEL, /* place i has the entry of the token that LABELS has there */
+    /* [rows][D] i64 | f64, not [rows][seq_len]: a number of the document of each fragment */
+    RP_SIDE_OF_DOCUMENT,
+};
+
+/* A side column: `count` values for each token, or a number for each fragment. */
+struct rp_side {
+    char name[RP_SIDE_NAME_BYTES];
+    uint32_t dtype; /* enum rp_dtype: a number */
+    uint32_t count; /* at least 1 */
+    uint32_t bytes; /* of an entry */
+    uint32_t of;    /* enum rp_side_of; NONE: there is no such column, nor a later one */
+};
+
 /* The immutable shape of a run, for one rank. The library fills it in, and struct_size is the size
  * that the library knows. */
 struct rp_geometry {
@@ -117,6 +149,7 @@ struct rp_geometry {
     uint64_t state_bytes; /* capacity of a state token, in bytes */
     uint64_t slot_bytes;  /* distance between slots */
     struct rp_section_layout sections[RP_SECTION_ROOM]; /* by enum rp_section */
+    struct rp_side sides[RP_SIDES_MAX]; /* column c is section RP_SECTION_SIDES + c */
 };
 
 #ifdef __cplusplus

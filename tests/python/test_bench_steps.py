@@ -25,8 +25,11 @@ def test_times_of_known_steps():
     assert barriers.step_barrier(steps) == 1 and barriers.micro_step_barrier(steps) == 1.5
     assert barriers.step_barrier([[[1], [3]]]) == 1.5
     for stages, count in (1, 5), (4, 8), (8, 3):
-        bubble = (count + stages - 1) / stages
-        assert barriers.makespan([1.0] * count, stages) == pytest.approx(bubble)
+        assert barriers.makespan([1.0] * count, stages) == pytest.approx(3 * (count + stages - 1))
+    for stages, count, parts in (4, 8, 2), (2, 6, 3):  # the bubble is that of a part
+        takes = 3 * (count + (stages - 1) / parts)
+        assert barriers.makespan([1.0] * count, stages, parts) == pytest.approx(takes)
+    assert barriers.pipeline(equal, 2, 2) == 1 and barriers.pipeline(equal, 4, 2) is None
     assert barriers.makespan([4, 1, 1, 1], 2) > barriers.makespan([1, 1, 4, 1], 2)
     assert barriers.steps_of(list(range(9)), 2, 4) == [[[0, 2], [1, 3]], [[4, 6], [5, 7]]]
 

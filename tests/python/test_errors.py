@@ -140,6 +140,7 @@ def test_what_may_change_does(make, program, state, expected, corpora, folder):
             half.load_state_dict(state)
             assert next(half).first_row == 3 + 3 * rank
     tried = {*CHANGES, *AHEAD, "paths of the corpus", "dp_world_size", "ranks"}
+    tried |= {"columns", "label_columns", "document_columns"}  # test_columns.py
     assert tried == set(CheckpointMismatchError.MAY_CHANGE)
 
 

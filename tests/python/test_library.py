@@ -71,9 +71,12 @@ def test_structures_are_those_of_the_headers(compiler, tmp_path):
 
 def test_enumerations_are_those_of_the_headers(compiler, tmp_path):
     types = {"NONE": None, "U16": "<u2", "I32": "<i4", "I64": "<i8", "F32": "<f4", "RECORD": None}
+    types |= {"BF16": "<u2", "F16": "<f2", "F64": "<f8", "U8": "|u1", "I8": "|i1", "I16": "<i2"}
     ours = {f"RP_SECTION_{name.upper()}": n for n, name in enumerate(_library.SECTIONS)}
     ours["RP_SECTION_COUNT"] = len(_library.SECTIONS)
     ours["RP_SECTION_ROOM"] = _library.SECTION_ROOM
+    ours |= {"RP_SECTION_SIDES": _library.SECTION_SIDES, "RP_SIDES_MAX": _library.SIDES_MAX}
+    ours |= {"RP_SIDE_OF_DOCUMENT": _library.OF_DOCUMENT}
     ours |= {"RP_NEXT_BATCH": _library.NEXT_BATCH, "RP_NEXT_EMPTY": _library.NEXT_EMPTY}
     ours |= {"RP_NEXT_END": _library.NEXT_END}
     assert _library.DTYPES == tuple(types.values())

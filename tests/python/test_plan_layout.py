@@ -69,14 +69,17 @@ def compared(program, folder, layout, *arguments):
     return json.loads(run(program, folder, layout, "--json", *arguments))["layout"]
 
 
-def order_of(costs, window, dp, mb, order="descending"):
+def order_of(costs, window, dp, mb, order="descending", stages=((0, STEP),)):
+    """`stages`: the first row and the rows of a step of each."""
     if window == 0:
         return list(range(len(costs)))
-    deal = {"window": window * STEP, "step": STEP, "tier": dp * mb, "bundle": mb, "order": order}
     found = []
-    for first in range(0, len(costs), window * STEP):
-        own = costs[first:first + window * STEP]
-        found += [first + row for row in deal_rows(deal, own)]
+    for (begin, step), end in zip(stages, [row for row, _ in stages[1:]] + [len(costs)]):
+        deal = {"window": window * step, "step": step, "tier": dp * mb, "bundle": mb,
+                "order": order}
+        for first in range(begin, end, window * step):
+            own = costs[first:min(first + window * step, end)]
+            found += [first + row for row in deal_rows(deal, own)]
     return found
 
 
@@ -145,6 +148,42 @@ def test_rows_in_the_order_of_delivery_are_found(broken, folder, config, monkeyp
     monkeypatch.setenv("RP_DEFECT", "compare_dealt_rows")
     with pytest.raises(AssertionError):
         test_rows_of_a_dealt_stream_are_compared_in_their_planned_order(broken, folder, config)
+
+
+def test_windows_end_at_stages_and_steps_have_their_sizes(program, folder, config):
+    stages, dp, pp = ((0, STEP), (96, 16), (208, 16)), 4, 2
+    calendar = [{"until": "row 96"}, {"until": "row 208", "global_batch_size": 16}, {}]
+    (folder / "c.yaml").write_text(json.dumps(config | {"stages": calendar}))
+    told = compared(program, folder, f"dp={dp},pp={pp}")
+    sizes = [32] * 3 + [16] * 12
+    assert told["rows_of_steps"] == sizes and sum(sizes) <= len(ROWS) < sum(sizes) + 16
+    costs = [sum(length * (K + length) for length in row) for row in ROWS]
+    for window in told["windows"]:
+        rows = order_of(costs, window["window_steps"], dp, 1, stages=stages)
+        step = micro = time = total = first = 0
+        for size in sizes:
+            own = [costs[row] for row in rows[first:first + size]]
+            first, ranks = first + size, [own[rank::dp] for rank in range(dp)]
+            total += sum(own)
+            step += dp * max(map(sum, ranks))
+            micro += dp * sum(map(max, zip(*ranks)))
+            time += dp * max(makespan(rank, pp, 1) for rank in ranks)
+        assert window["step"] == pytest.approx(step / total)
+        assert window["micro_step"] == pytest.approx(micro / total)
+        name = "descending" if window["window_steps"] else "planned"
+        assert window["pipeline"][name]["over_ideal"] == pytest.approx(time / (3 * total))
+    assert "from step 3 on        mb=1: steps of 16 rows, 4 micro-batches" in run(
+        program, folder, f"dp={dp}")
+    assert "steps of 16 rows" not in run(program, folder, f"dp={dp}", "--rows", 96)
+    assert "step of 16 rows (global_batch_size from row 96 on)" in run(
+        program, folder, "dp=32", status=2)
+
+
+def test_windows_across_stages_are_found(broken, folder, config, monkeypatch):
+    """The control of the test above."""
+    monkeypatch.setenv("RP_DEFECT", "deal_across_stages")
+    with pytest.raises(AssertionError):
+        test_windows_end_at_stages_and_steps_have_their_sizes(broken, folder, config)
 
 
 def test_context_parallel_ranks_change_no_figure(program, folder, config):

@@ -20,6 +20,7 @@ OF_TRANSFORMERS = {
     "max_length_q": int,
     "max_length_k": int,
 }
+ENDS_OF_THD = [f"cu_seqlens_{of}{pads}" for pads in ("", "_padded") for of in ("q", "kv")]
 WANTED = {  # profile -> name -> type and shape, or the type of a number
     "hf": {
         "input_ids": ("int64", WIDE),
@@ -51,10 +52,35 @@ WANTED = {  # profile -> name -> type and shape, or the type of a number
     },
     "torchtitan": dict.fromkeys(("input", "positions", "labels"), ("int64", WIDE)),
     "grain": dict.fromkeys(("inputs", "inputs_segment_ids", "inputs_positions"), ("int32", WIDE)),
+    "megatron_rows": {
+        "tokens": ("int64", WIDE),
+        "labels": ("int64", WIDE),
+        "loss_mask": ("float32", WIDE),
+        "position_ids": ("int64", WIDE),
+        "cu_seqlens": ("int32", (ROWS, LENGTH + 1)),
+        "max_seqlen": ("int32", (ROWS,)),
+    },
+    "megatron_thd": {
+        "tokens": ("int64", FLAT),
+        "labels": ("int64", FLAT),
+        "loss_mask": ("float32", FLAT),
+        "position_ids": ("int64", FLAT),
+        "qkv_format": str,
+        **dict.fromkeys(ENDS_OF_THD, ("int32", None)),
+        "max_seqlen_q": int,
+        "max_seqlen_kv": int,
+    },
+    "maxtext": dict.fromkeys(
+        f"{of}{what}" for of in ("inputs", "targets") for what in ("", "_position", "_segmentation")
+    ),
 }
+WANTED["maxtext"] = dict.fromkeys(WANTED["maxtext"], ("int32", WIDE))
 MADE = {  # computed, not viewed
     "olmo": {"doc_lens", "label_mask"},
     **dict.fromkeys(("hf", "trl"), {"cu_seq_lens_q", "cu_seq_lens_k", "seq_idx"}),
+    "megatron_rows": {"cu_seqlens", "max_seqlen"},
+    "megatron_thd": set(ENDS_OF_THD),
+    "maxtext": {"targets", "targets_segmentation"},
 }
 KINDS = {"numpy": lambda array: array, "torch": lambda tensor: tensor.numpy(), "jax": numpy.asarray}
 
@@ -62,7 +88,8 @@ KINDS = {"numpy": lambda array: array, "torch": lambda tensor: tensor.numpy(), "
 def test_the_names_are_those_of_the_config(program):
     keys = subprocess.run([program, "config", "keys"], capture_output=True, text=True, check=True)
     [words] = re.findall(r"^  profile .*\n +(\S+) ", keys.stdout, re.MULTILINE)
-    assert set(words.split("|")) == set(ringpack.profiles.PROFILES) | {"min", "full"}
+    names = {profile.engine or name for name, profile in profiles.PROFILES.items()}
+    assert set(words.split("|")) == names | {"min", "full"}
 
 
 def address(view, kind):
@@ -76,7 +103,8 @@ def address(view, kind):
 def test_names_types_shapes_and_places(make, profile, kind):
     if kind != "numpy":
         pytest.importorskip(kind)
-    wide = {"token_dtype": "i32"} if kind == "jax" and profile != "grain" else {}
+    is_wide = kind == "jax" and profile not in ("grain", "maxtext")
+    wide = {"token_dtype": "i32"} if is_wide else {}
     views = {"copy": False} if kind == "torch" else {}
     with make(profile=profile, return_type=kind, **wide, **views) as loader:
         batch = next(loader)
@@ -121,11 +149,41 @@ def test_the_content_is_the_oracles(make, expected):
         assert (titan["labels"] == shifted).all()
         assert (titan["positions"] == made["position_ids"]).all()
         assert (grain["inputs_segment_ids"] == made["segment_ids"]).all()
+        assert_megatron(batches["megatron_rows"], batches["megatron_thd"], made, ends)
+        assert_maxtext(batches["maxtext"], made)
         assert (olmo["label_mask"] == (aligned != IGNORED)).all()
         assert (olmo["doc_lens"].sum(axis=1) == LENGTH).all()
         assert olmo["max_doc_lens"] == olmo["doc_lens"].max(axis=1).tolist()
         within = numpy.concatenate([[0], numpy.cumsum(olmo["doc_lens"][olmo["doc_lens"] > 0])])
         assert within.tolist() == ends
+
+
+def assert_megatron(rows, thd, made, ends):
+    """Lengths by row as get_batch reads them, and by document as PackedSeqParams has them."""
+    for row, (found, most) in enumerate(zip(rows["cu_seqlens"], rows["max_seqlen"])):
+        own = [end - row * LENGTH for end in ends if row * LENGTH <= end <= (row + 1) * LENGTH]
+        assert found.tolist() == own + [LENGTH] * (LENGTH + 1 - len(own))
+        assert most == max(numpy.diff(own))
+    for name, section in ("tokens", "input_ids"), ("labels", "labels"), ("loss_mask", "loss_mask"):
+        assert (rows[name] == made[section]).all()
+        assert thd[name].tolist() == [made[section].ravel().tolist()]
+    assert thd["qkv_format"] == "thd" and thd["max_seqlen_q"] == max(numpy.diff(ends))
+    assert thd["cu_seqlens_q_padded"].tolist() == thd["cu_seqlens_kv_padded"].tolist() == ends
+    real = thd["cu_seqlens_q"].tolist()
+    segments, documents = made["segment_ids"].ravel(), numpy.diff(real)
+    assert documents.tolist() == [
+        (segments[begin:end] > 0).sum() for begin, end in zip(ends, ends[1:])
+    ]
+
+
+def assert_maxtext(found, made):
+    has_label = made["labels"] != IGNORED
+    assert (found["inputs"] == made["input_ids"]).all()
+    assert (found["targets"] == numpy.where(has_label, made["labels"], 0)).all()
+    for of in "inputs", "targets":
+        assert (found[f"{of}_position"] == made["position_ids"]).all()
+    assert (found["inputs_segmentation"] == made["segment_ids"]).all()
+    assert (found["targets_segmentation"] == made["segment_ids"] * has_label).all()
 
 
 def test_sections_beyond_the_profile_can_be_had(make):
@@ -164,7 +222,7 @@ def test_only_the_engine_makes_labels_across_cuts():
         wanted = profiles.PROFILES[name]
         views = {field.section for field in wanted.fields.values() if isinstance(field, tuple)}
         sections = tuple(views | wanted.needs)
-        if name in ("megatron", "torchtitan"):
+        if name.startswith("megatron") or name in ("torchtitan", "maxtext"):
             profiles.check_sections(name, sections, profiles.ACROSS_CUTS)
             continue
         with pytest.raises(ringpack.UsageError, match="label_across_cuts|shifted"):

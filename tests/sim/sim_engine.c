@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "../fakes/io_fake.h"
 #include "base/available.h"
@@ -121,6 +122,15 @@ WRAP(int, rp_client_enlist, struct rp_client *client, struct rp_error *error)
 WRAP(void, rp_client_delist, struct rp_client *client)
 {
     (void)client;
+}
+
+/* A thread of the engine gives way to others; here it would be the simulator. */
+WRAP(int, setpriority, __priority_which_t which, id_t who, int priority)
+{
+    (void)which;
+    (void)who;
+    (void)priority;
+    return 0;
 }
 
 WRAP(struct rp_available, rp_memory_available, void)

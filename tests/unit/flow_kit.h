@@ -176,7 +176,7 @@ struct stream {
     const struct kit *kit;
     struct rp_flow_options options;
     struct rp_flow *flow;
-    struct rp_plan *plan, *scout;
+    struct rp_plan *plan;
     struct rp_ring rings[KIT_RINGS_MAX];
     struct rp_ring_view views[KIT_RINGS_MAX];
     uint64_t base_row, step_rows;
@@ -220,7 +220,6 @@ KIT void stream_open(struct stream *s, const struct kit *kit, const struct rp_fl
     struct rp_error error;
     *s = (struct stream){.kit = kit, .options = *options, .base_row = base_row, .seed = seed};
     s->plan = kit_plan(kit);
-    s->scout = kit_plan(kit);
     uint64_t batch_rows = (uint64_t)options->rows * options->world;
     s->step_rows = options->step_batches * batch_rows;
     s->sizes = (struct rp_batch_stage){0, batch_rows, s->step_rows};
@@ -265,8 +264,7 @@ KIT void stream_start(struct stream *s)
     uint64_t row = s->base_row + batch * s->options.rows * s->options.world;
     const struct kit_row *at = &s->kit->rows[row < s->kit->row_count ? row : s->kit->row_count];
     if (rp_plan_load(s->plan, at->state, at->state_bytes, false, &error) != 0 ||
-        (s->scout && rp_plan_load(s->scout, at->state, at->state_bytes, false, &error) != 0) ||
-        rp_flow_start(s->flow, s->plan, s->scout, &s->numbering, batch, s->rings, &error) != 0)
+        rp_flow_start(s->flow, s->plan, NULL, &s->numbering, batch, s->rings, &error) != 0)
         fail_msg("%s", error.message);
 }
 
@@ -278,7 +276,6 @@ KIT void stream_close(struct stream *s)
         rp_ring_close(&s->rings[r]);
     }
     rp_plan_close(s->plan);
-    rp_plan_close(s->scout);
     close(s->wake_fd);
     rp_numbering_close(&s->numbering);
     free(s->expected);

@@ -32,6 +32,7 @@ int rp_cmd_plan(int argc, char **argv);
 int rp_cmd_explain(int argc, char **argv);
 int rp_cmd_state(int argc, char **argv);
 int rp_cmd_annotate(int argc, char **argv);
+int rp_cmd_column(int argc, char **argv);
 int rp_cmd_audit(int argc, char **argv);
 int rp_cmd_journal(int argc, char **argv);
 int rp_cmd_serve(int argc, char **argv);

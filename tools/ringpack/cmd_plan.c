@@ -388,7 +388,7 @@ static int count_rows(struct tally *tally, const struct arguments *arguments,
         code = run_plan(plan, config, arguments->rows ? arguments->rows : ROWS_STANDARD, tally,
                         error);
     if (code >= 0)
-        code = rp_layout_tally_end(&tally->layout, error);
+        code = rp_layout_tally_end(&tally->layout, plan, error);
     if (code >= 0 && tally->complete && rp_plan_version(plan) == 1)
         tally_trailing(tally, config, tally->corpus);
     return code < 0 ? code : finish_masks(tally, config, tally->corpus, error);

@@ -53,6 +53,8 @@ static const struct verb verbs[] = {
      "scan token files once, so that runs start at once and damage is noticed"},
     {PREPARE, "annotate", rp_cmd_annotate,
      "add numbers of documents to an index: columns for `select` and `repeat`"},
+    {PREPARE, "column", rp_cmd_column,
+     "write a value for each token next to its shard: side columns of batches"},
     {PREPARE, "inspect", rp_cmd_inspect, "print the format of a path, and its documents"},
     {PREPARE, "config", rp_cmd_config, "show, check, compare or write configs"},
     {PREPARE, "plan", rp_cmd_plan, "show how a config packs its corpus, without reading a token"},

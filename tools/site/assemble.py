@@ -38,7 +38,7 @@ PAGES = {  # page of the site: file of the tree
         f"guide/{name}.md": f"{DOCS}{name}.md"
         for name in (
             "operating watching stat log explaining proof mixtures stages selection equal-steps "
-            "evaluation sft pairs masks remote tuning reading"
+            "evaluation sft pairs masks columns remote tuning reading"
         ).split()
     },
     "reference/stat-keys.md": f"{DOCS}stat-keys.md",

@@ -22,6 +22,7 @@ if type(__spec__.loader).__name__ == "SourceFileLoader":
     _there = {*_os.listdir(_folder)}
     _wanted = {
         *("__main__.py", "_accelerate.py", "_arguments.py", "_attached.py", "_calendar.py"),
+        *("_boundaries.py", "_made.py", "_origins.py"),
         *("_client.py", "_commands.py", "_device.py", "_documents.py", "_evaluation.py"),
         *("_calibrate", "_convert", "_engine.py", "_form.py", "_lease.py", "_library.py"),
         *("_log.py", "_machine.py", "_numbers.py", "_options.py", "_passes.py"),

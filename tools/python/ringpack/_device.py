@@ -27,8 +27,8 @@ from ._attached import STEPS
 from ._client import END, Client
 from ._log import logger
 from ._torch import TorchLoader
-from ._views import import_torch
-from .batch import Batch, Form, batch_of
+from ._views import Form, import_torch
+from .batch import Batch, batch_of
 from .errors import UsageError
 from .loader import AGAIN
 
@@ -85,19 +85,22 @@ class Copier:
         torch = self._torch = import_torch()
         self._device, self._pins = device, client.pins
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
-        self._made = [name for name in form.names if name not in form.places]
-        used = {name: form.places[name] for name in form.names if name in form.places}
+        places = {name: at for name, at in form.places.items() if at[0] not in form.made}
+        self._made = [name for name in form.names if name not in places]
+        used = {name: places[name] for name in form.names if name in places}
         sections = [client.geometry.sections[client.layout[of].number] for of, _ in used.values()]
         first = min((section.offset for section in sections), default=0)
         end = max((section.offset + section.bytes for section in sections), default=0)
         self._range: Any = ctypes.c_char * (-(-(end - first) // _ALIGNED) * _ALIGNED)
         self._parts: list[_Part] = []
+        self._first = 0  # number of the section with which the range begins
         self._by_rows: dict[int, list[Any]] = {}  # by rows of a batch: its parts
         for (name, (of, shape)), section in zip(used.items(), sections):
             place = client.layout[of]
             at, unaligned = divmod(section.offset - first, place.dtype.itemsize)
             assert not unaligned
             dtype = torch.from_numpy(numpy.empty(0, place.dtype)).dtype
+            dtype = torch.bfloat16 if place.is_bf16 else dtype
             self._parts.append(_Part(name, dtype, at, place.shapes_of, shape))
             if section.offset == first:
                 self._first = client.layout[of].number
@@ -117,7 +120,7 @@ class Copier:
         with nullcontext() if stream is None else self._torch.cuda.stream(stream):
             memory = self._allocate()
             memory.copy_(source, non_blocking=True)
-            made = {name: self._moved(batch._look(name)) for name in self._made}
+            made = {name: self._moved(batch.made(name)) for name in self._made}
         if stream is None:
             return _Begun(batch, memory, made, None)
         if self._pins is not None:

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fields of a batch, from the arguments of its loader and the sections of the run."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ._client import Client
-from ._library import RECORDS
+from ._library import RECORDS, SECTIONS
+from ._made import Recipe, Wishes
 from ._pairs import check_groups
-from ._views import FLAT, ROWS, look_at, tensor_of
-from .batch import Batch, Form
+from ._views import FLAT, ROWS, Form, look_at, tensor_of
+from .batch import Batch
 from .errors import UsageError
-from .profiles import PROFILES, SHIFTED, Field, Profile, View, check_sections
+from .profiles import ALIGNED, PROFILES, SHIFTED, Field, Profile, View, check_sections
 
 
 def _ends(batch: Batch) -> Any:
@@ -55,6 +57,21 @@ def add_defaults(options: dict[str, Any], kind: str, has_config: bool) -> bool:
     return True
 
 
+def _made_of(wishes: Wishes, client: Client) -> Mapping[str, Recipe]:
+    if wishes.split is not None:
+        wishes.split.check_length(client.geometry.seq_len)
+        if wishes.split.by == "document":
+            aligns = re.findall(r"^stage\[\d+\]\.align=(\d+)$", client.contract(), re.M)
+            for align in aligns or ["1"]:  # of version 1
+                wishes.split.check_align(int(align))
+    if wishes.mtp > client.geometry.seq_len:
+        raise UsageError(
+            f"mtp is {wishes.mtp}, and a row has {client.geometry.seq_len} tokens",
+            "mtp=2, for one more label of each token",
+        )
+    return wishes.recipes(client.layout, client.geometry.label_mode == ALIGNED)
+
+
 def form_of(client: Client, loader: Any) -> Form:
     """The Form of all batches of a loader that is attached with this client."""
     keep, profile, kind, flat = loader._keep, loader._profile, loader._kind, loader._flat
@@ -66,15 +83,25 @@ def form_of(client: Client, loader: Any) -> Form:
             f"prefetch_factor={(keep + ahead) * 2}, or a lower keep",
         )
     fields: Mapping[str, Field] = {}
-    sections = tuple(client.layout)
+    wishes: Wishes = loader._wishes
+    sections = (*client.layout, *wishes.more_labels())
     tensors = tuple(name for name in sections if kind == "numpy" or name not in RECORDS)
     if profile is not None and profile in PROFILES:
-        check_sections(profile, sections, client.geometry.label_mode)
+        check_sections(profile, sections, client.geometry.label_mode, wishes.split is not None)
         if profile == "pairs":
             check_groups(client.contract())
         fields = PROFILES[profile].fields
+    made = _made_of(wishes, client)
+    if made and loader._is_static:
+        raise UsageError(
+            "static=True keeps the memory of sections of the ring, and with cp_size, mtp, "
+            f"ignore_index or label_dtype a batch makes {', '.join(sorted(made))}",
+            "leave static out, and copy these to memory of your own",
+        )
     if loader._is_default and {*_sections_of(_OF_TORCH)} <= {*sections}:
         fields = _OF_TORCH.fields
+    if fields:
+        fields = {**fields, **{name: View(name) for name in wishes.more_labels()}}
     tensor, shape = None if kind == "numpy" else tensor_of(kind), FLAT if flat else ROWS
     views = {name: View(name) for name in sections if name not in fields}
     views.update({name: field for name, field in fields.items() if isinstance(field, View)})
@@ -88,12 +115,17 @@ def form_of(client: Client, loader: Any) -> Form:
         tensor=tensor,
         shape=shape,
         sections=sections,
+        made=made,
         fields=fields,
         places=places,
         looks={
             name: look_at(section, client.layout[section], shape, tensor)
             for name, (section, shape) in places.items()
+            if section not in made
         },
-        names=tuple(fields) or tensors,  # records can be had all the same, by name
+        # records can be had all the same, by name; side columns were asked for by the config
+        names=(*fields, *(name for name in sections if name not in SECTIONS))
+        if fields
+        else tensors,
         went_on=f"was closed when the loader went on (keep={keep})",
     )

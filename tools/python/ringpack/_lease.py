@@ -21,7 +21,7 @@ from ctypes import byref
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ._library import DTYPES, RECORDS, SECTIONS, BatchInfo
+from ._library import BF16, DTYPES, OF_DOCUMENT, RECORDS, SECTION_SIDES, SECTIONS, BatchInfo
 
 if TYPE_CHECKING:
     from ._client import Client
@@ -62,6 +62,7 @@ class Place(NamedTuple):
     shapes_of: Callable[[int], tuple[tuple[int, ...], ...]]  # those of batches of other rows
     dtype: Any  # numpy.dtype
     is_record: bool  # torch has no tensors of these
+    is_bf16: bool  # a column of bfloat16, which numpy has as uint16
     buffer_at: Callable[[int], Any]  # all of its memory as an object that has room for a lease
 
 
@@ -114,7 +115,7 @@ class Lease:
     def viewed(self) -> list[str]:
         """Names of the sections with live views."""
         alive = {name for name, view in list(self.exports.items()) if view() is not None}
-        return [name for name in SECTIONS if name in alive]
+        return [name for name in self.client.layout if name in alive]
 
 
 def _buffer_of(size: int) -> Any:
@@ -128,6 +129,10 @@ def layout_of(geometry: Any) -> dict[str, Place]:
 
     length, documents = geometry.seq_len, geometry.max_docs_per_row
 
+    def shapes_of_side(width: int, count: int, rows: int) -> tuple[tuple[int, ...], ...]:
+        last = (count,) if count > 1 else ()
+        return (rows, width, *last), (rows * width, *last), (1, rows * width, *last)
+
     def shapes_of(name: str, rows: int) -> tuple[tuple[int, ...], ...]:
         usual = {
             "rows": (rows,),
@@ -140,19 +145,28 @@ def layout_of(geometry: Any) -> dict[str, Place]:
         count = math.prod(shape)
         return shape, (count,), (1, count)
 
-    layout: dict[str, Place] = {}
-    for number, name in enumerate(SECTIONS):
+    def place_of(number: int, shapes: Any, name: str = "") -> Place:
         section = geometry.sections[number]
-        if not section.offset:
-            continue
-        layout[name] = Place(
+        return Place(
             number=number,
             word=BatchInfo.sections.offset // _WORD + number,
             rows=geometry.rows,
-            shapes=shapes_of(name, geometry.rows),
-            shapes_of=partial(shapes_of, name),
+            shapes=shapes(geometry.rows),
+            shapes_of=shapes,
             dtype=numpy.dtype(RECORDS.get(name) or DTYPES[section.dtype]),
             is_record=name in RECORDS,
+            is_bf16=section.dtype == BF16,
             buffer_at=_buffer_of(section.bytes).from_address,
         )
+
+    layout = {
+        name: place_of(number, partial(shapes_of, name), name)
+        for number, name in enumerate(SECTIONS)
+        if geometry.sections[number].offset
+    }
+    for number, side in enumerate(geometry.sides, SECTION_SIDES):
+        if side.of:
+            width = documents if side.of == OF_DOCUMENT else length
+            shapes = partial(shapes_of_side, width, side.count)
+            layout[side.name.decode()] = place_of(number, shapes)
     return layout

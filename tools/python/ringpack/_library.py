@@ -40,13 +40,17 @@ SECTIONS = (  # enum rp_section
     "provenance",
     "row_plans",
 )
-DTYPES = (None, "<u2", "<i4", "<i8", "<f4", None)  # enum rp_dtype as numpy type strings
+# enum rp_dtype as numpy type strings; numpy has no bfloat16
+DTYPES = (None, "<u2", "<i4", "<i8", "<f4", None, "<u2", "<f2", "<f8", "|u1", "|i1", "<i2")
+BF16 = 6
 RECORDS = {  # struct rp_row_info, struct rp_provenance, struct rp_row_plan
     "rows": [("row", "<u8"), ("fragments", "<u4"), ("tokens", "<u4")],
     "provenance": [("document", "<u8"), ("offset", "<u8"), ("source", "<u4"), ("length", "<u4")],
     "row_plans": [("planned", "<u8"), ("align", "<u4"), ("is_skipped", "<u4")],
 }
 SECTION_ROOM = 16  # length of every array by section
+SECTION_SIDES, SIDES_MAX = 10, 6  # the sections of side columns
+OF_DOCUMENT = 3  # enum rp_side_of
 NEXT_BATCH, NEXT_EMPTY, NEXT_END = 1, 2, 3  # enum rp_next
 KNOWN_STEP, KNOWN_COST = 1, 2  # enum rp_known_sums
 
@@ -64,6 +68,13 @@ class SectionLayout(Structure):
     ]
 
 
+class Side(Structure):
+    _fields_ = [
+        ("name", ctypes.c_char * 32),
+        *((name, c_uint32) for name in "dtype count bytes of".split()),
+    ]
+
+
 class Geometry(Structure):
     _fields_ = [
         ("struct_size", c_uint64),
@@ -72,6 +83,7 @@ class Geometry(Structure):
         ("pad_id", c_int64),
         *((name, c_uint64) for name in "base_row state_bytes slot_bytes".split()),
         ("sections", SectionLayout * SECTION_ROOM),
+        ("sides", Side * SIDES_MAX),
     ]
 
 

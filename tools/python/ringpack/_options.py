@@ -148,6 +148,12 @@ class RunOptions(TypedDict, total=False):
     """token id of padding"""
     sections: Union[str, Sequence[str]]
     """sections of a batch: added to the sections of a given profile, else these only"""
+    columns: Union[str, Sequence[str]]
+    """side columns of batches: values for each token, from files next to the shards"""
+    label_columns: Union[str, Sequence[str]]
+    """the same, each value in the place that has its token as label"""
+    document_columns: Union[str, Sequence[str]]
+    """columns of the index in batches: a number for the document of each fragment"""
     token_dtype: Literal["auto", "u16", "i32", "i64"]
     """type of input_ids, labels and position_ids; auto = of the profile"""
     label_mode: Literal["shifted", "aligned"]

@@ -40,6 +40,8 @@ class RankGiven(NamedTuple):
     dp_world_size: Optional[int]
     replica: Optional[int]
     replicas: Optional[int]
+    cp_size: Optional[int] = None
+    cp_rank: Optional[int] = None
 
 
 class Digests(NamedTuple):
@@ -67,8 +69,8 @@ class Given(NamedTuple):
         return self.config is not None or self.corpus is not None
 
     def find_ranks(self) -> Ranks:
-        rank, world, replica, replicas = self.ranks
-        return find_ranks(rank, world, os.environ, replica, replicas)
+        rank, world, replica, replicas, *group = self.ranks
+        return find_ranks(rank, world, os.environ, replica, replicas, *group)
 
 
 def name_stream(description: str) -> str:

@@ -30,6 +30,7 @@ class Ranks(NamedTuple):
     replicas: int = 1
     half: Optional[str] = None  # part of a launcher's variables, as words
     outside: bool = False  # steps of a Slurm job
+    group: tuple[int, int] = (0, 1)  # number of the process in its context-parallel group, its size
 
     def place(self) -> dict[str, int]:
         """The place to attach to, and the geometry that the engine must agree to."""
@@ -222,6 +223,10 @@ def settle_ranks(found: Ranks, environment: Mapping[str, str]) -> Ranks:
     asked = None if found.said_by == ARGUMENTS else ask_frameworks()
     if asked is not None and found.said_by == ALONE and asked[1] == found.replicas:
         asked = None  # all of them are replicas of one rank
+    if asked is not None and found.said_by not in (ALONE, ARGUMENTS):
+        number, size = found.group  # of processes that the launcher numbers
+        if asked[:2] == (found.rank * size + number, found.world * size):
+            return found
     if asked is None or asked[1] == 1 == found.world:
         if found.half is not None and asked is None:
             raise UsageError(
@@ -367,15 +372,84 @@ def _find_replica(
     return replica, replicas
 
 
+def _of_group(launched: Ranks, number: Optional[int], size: int) -> Ranks:
+    """The data-parallel rank of a process whose context-parallel group is the launcher's ranks from
+    a multiple of its size on, as Megatron and torchtitan number them without other neighbours."""
+    rank, world, node = launched.rank, launched.world, launched.node
+    expected = rank % size
+    ranks = f"{launched.said_by} say rank {rank} of {world}"
+    if world % size or number not in (None, expected):
+        said = f", and cp_rank is {number}" if number not in (None, expected) else ""
+        raise UsageError(
+            f"{ranks}{said}: groups of cp_size={size} neighbouring ranks do not fit that",
+            "give dp_rank, dp_world_size and cp_rank",
+        )
+    if launched.unsaid or (node is not None and (len(node) % size or node.start % size)):
+        raise UsageError(
+            f"{ranks}, and whether each node has whole groups of cp_size={size} ranks is not known"
+            if launched.unsaid
+            else f"{ranks}, ranks {node} of them on this node: groups of cp_size={size} ranks span "
+            "nodes",
+            "give dp_rank, dp_world_size, cp_rank, ranks, and replica and replicas: which process "
+            "of how many of this node and dp_rank",
+        )
+    if node is not None:
+        node = range(node.start // size, node.stop // size)
+    return launched._replace(
+        rank=rank // size, world=world // size, node=node, replica=expected, replicas=size,
+        group=(expected, size),
+    )  # fmt: skip
+
+
+def _find_group(
+    cp_size: Optional[int], cp_rank: Optional[int], can_derive: bool
+) -> tuple[Optional[int], int]:
+    """Number in the context-parallel group, if it is given, and its size."""
+    size = 1 if cp_size is None else _number(cp_size)
+    rank = None if cp_rank is None else _number(cp_rank)
+    if size < 1:
+        raise UsageError(f"cp_size is {size}: expected 1 or more", "cp_size=2, for two processes")
+    if size == 1 and rank is None:
+        rank = 0
+    if rank is None and not can_derive:
+        raise UsageError(
+            f"cp_size={size}: which process of its group this one is, is not known",
+            "give cp_rank, and with other data-parallel ranks dp_rank and dp_world_size",
+        )
+    if rank is not None and not 0 <= rank < size:
+        raise UsageError(f"cp_rank {rank} of cp_size {size}", "cp_rank counts from 0")
+    return rank, size
+
+
 def find_ranks(
     dp_rank: Optional[int],
     dp_world_size: Optional[int],
     environment: Mapping[str, str],
     replica: Optional[int] = None,
     replicas: Optional[int] = None,
+    cp_size: Optional[int] = None,
+    cp_rank: Optional[int] = None,
 ) -> Ranks:
     """Arguments win, then the launchers; otherwise this is the only process (but settle_ranks)."""
     launched = _launched(environment)
+    can_derive = launched is not None and (dp_rank, dp_world_size, replicas) == (None, None, None)
+    number, size = _find_group(cp_size, cp_rank, can_derive)
+    if size > 1 and launched is not None and can_derive:
+        return _of_group(launched, number, size)
+    if size > 1 and replicas is None:
+        replica, replicas = number, size
+    found = _find_by_arguments(dp_rank, dp_world_size, environment, replica, replicas, launched)
+    return found._replace(group=(number or 0, size))
+
+
+def _find_by_arguments(
+    dp_rank: Optional[int],
+    dp_world_size: Optional[int],
+    environment: Mapping[str, str],
+    replica: Optional[int],
+    replicas: Optional[int],
+    launched: Optional[Ranks],
+) -> Ranks:
     replica, replicas = _find_replica(replica, replicas, launched, dp_rank)
     if dp_rank is None and dp_world_size is None:
         found = launched or _alone(environment)

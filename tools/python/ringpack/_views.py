@@ -2,19 +2,48 @@
 """Shapes and kinds of the views of a batch, how they are made, and the packages that do that."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, Optional
 from weakref import ref
 
 if TYPE_CHECKING:
     from ._lease import Lease, Place
+    from ._made import Recipe
+    from .profiles import Field
 
 ROWS, FLAT, ONE_ROW = 0, 1, 2
 """Shapes of a view: (rows, n), (rows * n,), (1, rows * n)."""
 Look = Callable[["Lease"], Any]
 """Gives a view of one section of a batch, which keeps its lease."""
 KINDS = ("numpy", "torch", "jax")
+
+
+class Form:
+    """Names, shapes and kinds of the values of `batch[name]`: one for all batches of a loader."""
+
+    __slots__ = (
+        *("client", "fields", "is_own", "kind", "looks", "made", "names", "places", "sections"),
+        *("shape", "tensor", "went_on"),
+    )
+
+    client: Any
+    kind: str
+    is_own: bool  # tensors of torch are copies
+    tensor: Optional[Callable[[Any], Any]]  # makes one from a numpy array; None: arrays are wanted
+    shape: int  # shape of a section's view: ROWS, FLAT
+    sections: tuple[str, ...]  # sections of the run, and of `made`
+    made: "Mapping[str, Recipe]"  # sections that are not views of the ring
+    fields: "Mapping[str, Field]"  # fields of a profile; empty: use the sections
+    places: Mapping[str, tuple[str, int]]  # by name: the section, and the shape
+    looks: Mapping[str, Look]  # by the same names
+    names: tuple[str, ...]  # names of the fields, or of the sections that have tensors of this kind
+    went_on: str  # why the loader's next step closes a batch
+
+    def __init__(self, **all_of_them: Any):
+        for name, value in all_of_them.items():
+            setattr(self, name, value)
 
 
 def import_torch() -> Any:
@@ -44,6 +73,12 @@ def tensor_of(kind: str) -> Callable[[Any], Any]:
     raise ValueError(f"kind is {kind!r}: expected one of {', '.join(KINDS)}")
 
 
+def _bfloat16_of(tensor: Callable[[Any], Any], array: Any) -> Any:
+    made = tensor(array)
+    is_torch = hasattr(made, "clone")
+    return made.view(import_torch().bfloat16 if is_torch else import_jax().numpy.bfloat16)
+
+
 def look_at(
     name: str,
     place: "Place",
@@ -52,12 +87,15 @@ def look_at(
 ) -> Look:
     """The function that makes a view of that section, of that shape (ROWS, ...). tensor: makes a
     tensor of a numpy array; None: views are numpy arrays. Views of records always are."""
+    from numpy import dtype as numpy_dtype
     from numpy import frombuffer, ndarray
 
     word, buffer_at, dtype = place.word, place.buffer_at, place.dtype
     usual, most = place.shapes[shape], place.rows
     if place.is_record:
         tensor = None
+    if place.is_bf16 and tensor is not None:
+        tensor, dtype = partial(_bfloat16_of, tensor), numpy_dtype("<i2")
 
     def look(lease: "Lease") -> Any:
         client, terms = lease.client, lease.held.terms

@@ -22,65 +22,24 @@ the caller's.
 import gc
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional
+from typing import Any, Optional, Union
 
 from ._arguments import FilePath
+from ._boundaries import block_mask, varlen
 from ._lease import Lease, Terms
+from ._made import look, make
 from ._numbers import cost_of_rows, number_of, sum_of_step
+from ._origins import Document, documents_of, explain
 from ._state import state_in_form, token_of
 from ._token import epoch_of
-from ._views import FLAT, ROWS, Look, import_jax, import_torch, look_at, own, tensor_of
-from .errors import LeaseError, ReleasedError, RingpackError
-
-if TYPE_CHECKING:
-    from .profiles import Field
-
+from ._views import FLAT, ROWS, Form, import_jax, import_torch, look_at, own, tensor_of
+from .errors import LeaseError, ReleasedError
 
 new = object.__new__  # Batch's own __new__ would take as long as the rest of a step
 _BEFORE_THAT = (
     "take views before that, or copies: batch.copy(), Loader(copy=True), or Loader(keep=N); for a "
     "Trainer of transformers, which holds several batches, ringpack.hf.attach(trainer, loader)"
 )
-
-
-def _of_another_run(what: str) -> RingpackError:
-    return RingpackError(what, "give the config, or a checkpoint, of this run: explain(config)")
-
-
-class Form:
-    """Names, shapes and kinds of the values of `batch[name]`: one for all batches of a loader."""
-
-    __slots__ = (
-        *("client", "fields", "is_own", "kind", "looks", "names", "places", "sections", "shape"),
-        *("tensor", "went_on"),
-    )
-
-    client: Any
-    kind: str
-    is_own: bool  # tensors of torch are copies
-    tensor: Optional[Callable[[Any], Any]]  # makes one from a numpy array; None: arrays are wanted
-    shape: int  # shape of a section's view: ROWS, FLAT
-    sections: tuple[str, ...]  # sections of the run
-    fields: "Mapping[str, Field]"  # fields of a profile; empty: use the sections
-    places: Mapping[str, tuple[str, int]]  # by name: the section, and the shape
-    looks: Mapping[str, Look]  # by the same names
-    names: tuple[str, ...]  # names of the fields, or of the sections that have tensors of this kind
-    went_on: str  # why the loader's next step closes a batch
-
-    def __init__(self, **all_of_them: Any):
-        for name, value in all_of_them.items():
-            setattr(self, name, value)
-
-
-class Document(NamedTuple):
-    """A part of a document in a row of a batch, and its origin."""
-
-    source: int  # index in `sources`
-    document: int  # number within the source
-    offset: int  # first token of the part, in the document
-    length: int  # in tokens
-    file: str
-    row: int  # row of the file: ds[row] of a table; else the number of the document
 
 
 class Sections(Mapping[str, Any]):
@@ -181,15 +140,18 @@ class Batch(Mapping[str, Any]):
         ReleasedError: the batch is closed."""
         form = self._form
         shape = form.shape if flat is None else FLAT if flat else ROWS
-        tensor = form.tensor
-        if kind is not None:
-            tensor = None if kind == "numpy" else tensor_of(kind)
-        if form.is_own and (kind or form.kind) == "torch":
-            return self._own_section(name, shape, partial(self._view, name, shape, tensor))
-        return self._view(name, shape, tensor)
+        kind = form.kind if kind is None else kind
+        if form.is_own and kind == "torch":
+            return self._own_section(name, shape, partial(self._view, name, shape, kind))
+        return self._view(name, shape, kind)
 
-    def _view(self, name: str, shape: int, tensor: Optional[Callable[[Any], Any]]) -> Any:
-        lease = self._open_lease()
+    def _view(self, name: str, shape: int, kind: str) -> Any:
+        lease, form = self._open_lease(), self._form
+        tensor = form.tensor
+        if kind != form.kind:
+            tensor = None if kind == "numpy" else tensor_of(kind)
+        if name in form.made:
+            return look(self, form.made[name], shape, kind)
         place = lease.client.layout.get(name)
         if place is None:
             raise KeyError(
@@ -197,6 +159,12 @@ class Batch(Mapping[str, Any]):
                 "`profile` or `sections` of its config adds others"
             )
         return look_at(name, place, shape, tensor)(lease)
+
+    def ring(self, name: str, is_claimed: bool = False) -> Any:
+        """A section of the run as it is in the ring, (rows, n): an array that is read-only, or with
+        is_claimed claims not to be."""
+        place = self._open_lease().client.layout[name]
+        return look_at(name, place, ROWS, _same if is_claimed else None)(self._open_lease())
 
     def _open_lease(self, instead: str = "") -> Lease:
         if self._lease is None:
@@ -220,7 +188,25 @@ class Batch(Mapping[str, Any]):
         """A dict of copies, which are the caller's: writable arrays and tensors, which outlive the
         batch. They are page-locked if the ring is, for copies to a GPU."""
         is_locked = self._is_locked()
-        return {name: own(self._newest(name), is_locked) for name in self._form.names}
+        return {name: self._copied(name, is_locked) for name in self._form.names}
+
+    def _copied(self, name: str, is_locked: bool) -> Any:
+        fresh = self._fresh(name, is_locked)
+        return own(self._newest(name), is_locked) if fresh is None else fresh
+
+    def made(self, name: str) -> Any:
+        """The value of a name that is no section of the ring, in memory of the caller's."""
+        fresh = self._fresh(name, self._is_locked())
+        return self._look(name) if fresh is None else fresh
+
+    def _fresh(self, name: str, is_locked: bool) -> Any:
+        """A section that is made, in new memory; None: another one, or a tensor of the caller's
+        exists."""
+        section, shape = self._form.places.get(name, (name, ROWS))
+        recipe = self._form.made.get(section)
+        if recipe is None or self._has_own(name):
+            return None
+        return make(self, recipe, shape, self._form.kind, is_locked)
 
     def to(self, device: Any, non_blocking: bool = False) -> dict[str, Any]:
         """A dict with copies of the tensors on a device; other values are passed through.
@@ -236,6 +222,9 @@ class Batch(Mapping[str, Any]):
         return copies
 
     def _moved(self, name: str, device: Any, non_blocking: bool) -> Any:
+        fresh = self._fresh(name, self._is_locked()) if self._form.kind == "torch" else None
+        if fresh is not None:
+            return fresh.to(device, non_blocking=non_blocking)
         view = self._newest(name)
         if not hasattr(view, "to"):
             return view
@@ -257,24 +246,59 @@ class Batch(Mapping[str, Any]):
         if pins is not None:
             pins.note_stream(self._terms.info, stream)
 
+    def block_mask(
+        self,
+        window: Optional[int] = None,
+        *,
+        block_size: Union[int, tuple[int, int]] = 128,
+        device: Any = None,
+        flat: Optional[bool] = None,
+    ) -> Any:
+        """The BlockMask of flex_attention by which each token sees itself and the earlier tokens of
+        its document. It is made from the ends of the documents, in (tokens / block_size)² steps,
+        and equals create_block_mask's. With cp_size it is the mask of the whole rows.
+
+        Parameters
+        ----------
+        window: number of tokens that a token sees at most, itself included (all).
+        block_size: tokens of a block, or of a block of queries and one of keys (128).
+        device: a device of torch (the CPU).
+        flat: True: all rows as one; False: each row of the batch is one. Default: as input_ids.
+
+        ValueError for a window or block size below 1; UsageError if the run has neither cu_seqlens
+        nor position_ids."""
+        return block_mask(self, window, block_size, device, flat)
+
+    def varlen(
+        self,
+        kernel: str = "torch",
+        window: Optional[int] = None,
+        *,
+        capacity: Optional[int] = None,
+        device: Any = None,
+    ) -> dict[str, Any]:
+        """The arguments by which a kernel keeps the documents of this batch apart, for tokens end
+        to end. A document and its padding are one sequence, and so is the end of a row. With
+        cp_size they are about the whole rows.
+
+        Parameters
+        ----------
+        kernel: "torch": of varlen_attn; "flash_attn": of flash_attn_varlen_func; "xformers": of
+            BlockDiagonalCausalMask.from_seqlens; "transformer_engine": of Megatron's
+            PackedSeqParams, with the lengths of documents without and with their padding.
+        window: number of tokens that a token sees at most, itself included (all).
+        capacity: number of sequences of each batch; unused ones are empty, and the largest length
+            is seq_len: so nothing is compiled again. UsageError if there are more. Default: exact.
+        device: a device of torch (the CPU).
+
+        ValueError for another kernel, or one that does not take the argument."""
+        return varlen(self, kernel, window, capacity, device)
+
     def documents(self) -> list[list[Document]]:
         """The documents in each row, with the file and the row of each in the original data set,
         which has its url and its text. The run needs the section `provenance` (`profile: full`, or
         `sections`; else KeyError). Its engine answers this and must be alive (EngineGoneError)."""
-        import numpy
-
-        parts = self.view("provenance", flat=False, kind="numpy")
-        fragments = self.view("rows", kind="numpy")["fragments"]
-        assert self._lease is not None
-        used = numpy.concatenate([row[:count] for row, count in zip(parts, fragments)])
-        places = iter(self._lease.client.locate(used))
-        return [
-            [
-                Document(source, document, offset, length, *next(places))
-                for document, offset, source, length in row[:count].tolist()
-            ]
-            for row, count in zip(parts, fragments)
-        ]
+        return documents_of(self)
 
     def explain(
         self, config: Optional[FilePath] = None, *, program: Optional[FilePath] = None
@@ -295,41 +319,7 @@ class Batch(Mapping[str, Any]):
         that section. Tokens of objects in a store are not read: without provenance only the numbers
         of fragments and of tokens in each of their rows are compared. RingpackError: a difference
         was found."""
-        rows = self.view("rows", kind="numpy")
-        ids = self.view("input_ids", flat=False, kind="numpy")
-        places = {int(row["row"]): place for place, row in enumerate(rows) if row["fragments"]}
-        if not places:
-            return []  # padding after the end of the stream
-        has_parts = "provenance" in self._form.sections
-        parts = self.view("provenance", flat=False, kind="numpy") if has_parts else None
-        assert self._lease is not None
-        told = self._lease.client.explain(min(places), max(places), config, program)
-        records = []
-        for row in told:
-            of_row = {key: row[key] for key in ("row", "step", "micro_batch", "rank")}
-            info, tokens = rows[places[row["row"]]], ids[places[row["row"]]]
-            if (row["tokens"], len(row["fragments"])) != (info["tokens"], info["fragments"]):
-                raise _of_another_run(
-                    f"row {row['row']} has {info['fragments']} fragments and {info['tokens']} "
-                    f"tokens, and by {config or 'the config of the engine'} "
-                    f"{len(row['fragments'])} and {row['tokens']}"
-                )
-            for part in row["fragments"]:
-                end = part["place"] + part["tokens"]
-                own = tokens[part["place"] : end].tolist()
-                is_same = part["ids"] in (None, own)  # None: an object in a store
-                if parts is not None:
-                    names = ("document", "offset", "source_number", "tokens")
-                    place = parts[places[row["row"]]][part["fragment"]]
-                    is_same = is_same and place.item() == tuple(part[name] for name in names)
-                if not is_same:
-                    raise _of_another_run(
-                        f"row {row['row']} does not have document {part['document']} of source "
-                        f"{part['source']} at token {part['place']}, where it is by "
-                        f"{config or 'the config of the engine'}"
-                    )
-                records.append({**of_row, **part, "ids": own})
-        return records
+        return explain(self, config, program)
 
     def digest(self, labels: bool = False) -> int:
         """Digest of the rows (engine/plan/STREAM.md section 7); digests add up modulo 2**128.
@@ -388,7 +378,8 @@ class Batch(Mapping[str, Any]):
         field = form.fields.get(name)
         if callable(field):
             return field(self)
-        return self._view(name, form.shape, form.tensor)  # its error lists the sections
+        section, shape = form.places.get(name, (name, form.shape))
+        return self._view(section, shape, form.kind)  # its error lists the sections
 
     def _own(self, name: str) -> Any:
         """The caller's tensor of this name: the same object each time, so writes to it are kept."""
@@ -405,9 +396,13 @@ class Batch(Mapping[str, Any]):
         """The caller's tensor of a section; its shapes share one memory."""
         made, lease = self._all_made(), self._open_lease()
         if (section, shape) not in made:
-            first = made.get((section,))
-            if first is None:
+            first, recipe = made.get((section,)), self._form.made.get(section)
+            if first is None and recipe is not None:
+                found = made[section,] = make(self, recipe, shape, "torch", self._is_locked())
+            elif first is None:
                 found = made[section,] = own(look(), self._is_locked())
+            elif recipe is not None:
+                found = first.reshape(recipe.shape(self, shape))
             else:
                 place = lease.client.layout[section]
                 found = first.reshape(place.shapes_of(self.batch_size)[shape])
@@ -423,10 +418,12 @@ class Batch(Mapping[str, Any]):
 
     def _newest(self, name: str) -> Any:
         """The caller's tensor if there is one, because it may have been written to; else a view."""
-        made, place = getattr(self, "_made", {}), self._form.places.get(name)
-        has_own = name in made or (place is not None and (place[0],) in made)
         is_open = self._form.kind == "torch" and self._lease is not None
-        return self._own(name) if has_own and is_open else self._look(name)
+        return self._own(name) if self._has_own(name) and is_open else self._look(name)
+
+    def _has_own(self, name: str) -> bool:
+        made, place = getattr(self, "_made", {}), self._form.places.get(name)
+        return name in made or (place is not None and (place[0],) in made)
 
     def state_dict(self, text: bool = False) -> dict[str, Any]:
         """The position after this batch, in the form of Loader.state_dict, for loops that take
@@ -482,6 +479,10 @@ class Batch(Mapping[str, Any]):
             f"<ringpack.Batch {self.number}: rows {self.first_row} to "
             f"{self.first_row + self.batch_size - 1}, {self.tokens_real} tokens{state}>"
         )
+
+
+def _same(array: Any) -> Any:
+    return array
 
 
 def batch_of(lease: Lease, form: Form) -> Batch:

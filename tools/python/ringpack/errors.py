@@ -72,6 +72,7 @@ class CheckpointMismatchError(RingpackError, name="RP_E_MISMATCH", code=-5005):
     MAY_CHANGE = (
         *("batch_size", "dp_world_size", "ranks", "global_batch_size", "drop_last"),
         *("profile", "sections", "token_dtype", "label_mode", "pad_id", "vocab_size"),
+        *("columns", "label_columns", "document_columns"),
         *("readers", "packers", "packer_processes", "prefetch_factor", "prefetch_bytes"),
         *("io", "io_depth", "o_direct", "cpus", "verify_blocks", "index"),
         *("cache_dir", "cache_bytes", "run", "num_epochs", "stages", "skip", "grow", "cost"),

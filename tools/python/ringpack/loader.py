@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loader: an endless or finite iterator of batches whose position can be saved and restored."""
 
-import os
 import time
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Optional
@@ -14,12 +13,14 @@ from ._engine import place_given
 from ._form import add_defaults
 from ._lease import ONE_LOCAL, getrefcount
 from ._log import logger
+from ._made import wishes_of
 from ._passes import Passing, restart_of
 from ._placement import Digests, Given, RankGiven
+from ._ranks import Ranks
 from ._views import import_torch
 from .batch import Batch, batch_of, new
 from .errors import EngineTimeoutError
-from .profiles import PROFILES
+from .profiles import PROFILES, engine_keys, split_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -65,11 +66,22 @@ class Loader(Passing):
         pipeline- and context-parallel neighbours do (1).
     replica: number of this process among these, from 0 on (0). UsageError if replicas > 1 and it is
         missing, or dp_rank under a launcher.
-    profile: "hf", "trl", "megatron", "olmo", "torchtitan", "grain" or "pairs": names and shapes
-        of a batch that this framework expects (ringpack.profiles); "min" or "full": the names of
-        Batch; sections adds others. Default: "min"; with return_type="torch" and a corpus,
-        input_ids, labels (the next tokens), position_ids (int64), cu_seqlens (exact) and max_seqlen.
-        UsageError if the run lacks a section of the profile.
+    cp_size: number of processes of a context-parallel group, each of which gets its slices of every
+        row (1): sections by token have seq_len / cp_size places. UsageError if seq_len is no
+        multiple of 2 * cp_size, or the labels are aligned. They are replicas: see there.
+    cp_rank: number of this process in the group (0). Default: under a launcher, the groups are
+        neighbouring ranks, and dp_rank, dp_world_size, replica and replicas follow; else UsageError
+        if it is missing.
+    cp_split: "row" or "document": the part that is split into 2 * cp_size chunks, of
+        which each process has an early and a late one. "document" needs align, a multiple of
+        2 * cp_size, which an engine that is described by corpus gets by default. Default: "row",
+        and "document" with profile="megatron_thd", which takes no other (UsageError).
+    profile: "hf", "trl", "megatron", "megatron_rows", "megatron_thd", "olmo", "torchtitan",
+        "grain", "maxtext" or "pairs": names and shapes of a batch for this framework
+        (ringpack.profiles); "min" or "full": the names of Batch; sections adds others. Default:
+        "min"; with return_type="torch" and a corpus, input_ids, labels (the next tokens),
+        position_ids (int64), cu_seqlens (exact) and max_seqlen. UsageError if the run lacks a
+        section of the profile.
     return_type: "numpy" (default): ``batch[name]`` is a read-only array without a copy; "torch": a
         tensor, a copy that is yours; "jax": an array of JAX. ValueError for another word.
     flat: True: views are 1-D, over the whole batch; False (default): (batch_size, seq_len).
@@ -78,6 +90,10 @@ class Loader(Passing):
     copy: True: batches are dicts of arrays or tensors in memory of their own, which are yours, for
         frameworks that change or hold them. False: tensors are views of the ring, as arrays are,
         for loops that only read them: writing into one kills the process. Default: see return_type.
+    ignore_index: label of a position without one, in place of -100, negative. ValueError.
+    label_dtype: "i32" or "i64": type of the labels. Default: as input_ids. ValueError.
+    mtp: number of labels of each token (1): `labels_2` has the token after the next one of the
+        same fragment, and so on; -100 past its end. ValueError below 1.
     device: "cuda", "cuda:N", a torch.device, or "cpu": ``batch[name]`` is a tensor there, which is
         yours; the next batch is copied meanwhile, on a stream of its own. Needs
         return_type="torch". UsageError, when it attaches, without that GPU.
@@ -144,11 +160,17 @@ class Loader(Passing):
         dp_world_size: Optional[int] = None,
         replica: Optional[int] = None,
         replicas: Optional[int] = None,
+        cp_size: Optional[int] = None,
+        cp_rank: Optional[int] = None,
+        cp_split: Optional[str] = None,
         profile: Optional[str] = None,
         return_type: str = "numpy",
         flat: bool = False,
         pin_memory: Optional[bool] = None,
         copy: Optional[bool] = None,
+        ignore_index: Optional[int] = None,
+        label_dtype: Optional[str] = None,
+        mtp: Optional[int] = None,
         device: Any = None,
         static: bool = False,
         keep: int = 1,
@@ -166,19 +188,14 @@ class Loader(Passing):
     ):
         check_form(return_type, bool(pin_memory), keep)
         self._device = check_device(device, return_type, copy, static)
-        describes, keys = config is not None or corpus is not None, dict[str, Any](options)
-        if profile is not None and (describes or profile not in PROFILES):
-            keys["profile"] = profile
-        self._is_default = describes and add_defaults(keys, return_type, config is not None)
-        if not describes:
-            check_needs_no_engine(start_engine, keys)
+        keys = self._keys_of(options, config, corpus, profile, return_type, start_engine)
         self._given = Given(
             config,
             corpus,
             *place_given(run, run_dir, config, corpus, program),
             seq_len,
             batch_size,
-            RankGiven(dp_rank, dp_world_size, replica, replicas),
+            RankGiven(dp_rank, dp_world_size, replica, replicas, cp_size, cp_rank),
             start_engine,
             start_timeout,
             connect_timeout,
@@ -191,16 +208,50 @@ class Loader(Passing):
             restart_timeout=restart_timeout,
             monitor=monitor_of(monitor),
         )
-        self._take_place(self._given.find_ranks())
+        self._take_place(self._wish(profile, keys, cp_split, ignore_index, label_dtype, mtp))
         self._profile, self._kind, self._flat, self._keep = profile, return_type, bool(flat), keep
         self._pin_memory, self._copies = pin_memory, copy is True
-        self._is_static = static
-        self._is_own = copy is not False
+        self._is_static, self._is_own = static, copy is not False
         self._restart = restart_of(restart, return_type, keys.get("num_epochs"))
         self._set_look_ahead(look_ahead)
         self._folder, self._program = working_folder(), program
         self._start_timeout = start_timeout
         self._begin_position()
+
+    def _keys_of(
+        self,
+        options: Any,
+        config: Optional[FilePath],
+        corpus: Optional[Corpus],
+        profile: Optional[str],
+        return_type: str,
+        start_engine: Optional[bool],
+    ) -> dict[str, Any]:
+        """The keys of an engine that is described here."""
+        describes, keys = config is not None or corpus is not None, dict[str, Any](options)
+        if profile is not None and (describes or profile not in PROFILES):
+            keys |= engine_keys(profile, keys.get("sections"))
+        self._is_default = describes and add_defaults(keys, return_type, config is not None)
+        if not describes:
+            check_needs_no_engine(start_engine, keys)
+        return keys
+
+    def _wish(
+        self, profile: Optional[str], keys: dict[str, Any], cp_split: Optional[str], *of_labels: Any
+    ) -> Ranks:
+        """Take the arguments that change sections: check the lengths that are known by now, and set
+        align if it is this loader's to set."""
+        given, ranks = self._given, self._given.find_ranks()
+        self._wishes = wishes_of(ranks.group, split_of(profile, cp_split), *of_labels)
+        split, length = self._wishes.split, whole("seq_len", given.seq_len)
+        if split is not None and length is not None:
+            split.check_length(length)
+        if split is not None and split.by == "document":
+            if given.corpus is not None:
+                keys.setdefault("align", 2 * split.size)
+            if isinstance(align := keys.get("align"), int):
+                split.check_align(align)
+        return ranks
 
     def _set_look_ahead(self, given: Optional[int], found: int = 0) -> None:
         """found: look-ahead of the framework that loops; counts if `given` is None."""

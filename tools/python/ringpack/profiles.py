@@ -14,6 +14,11 @@ hf          input_ids, labels, position_ids int64 (batch_size, L); cu_seq_lens_q
 trl         the same names; input_ids, labels, position_ids, seq_idx (1, batch_size * L): one row
 megatron    tokens, labels, position_ids int64, loss_mask float32 (batch_size, L); cu_seqlens int32
             of constant length; max_seqlen: int. Labels are shifted, -100 at the ends of documents
+megatron_rows  as megatron, with lengths by row as Megatron-LM's get_batch reads them: cu_seqlens
+            int32 (batch_size, L + 1), padded with L; max_seqlen int32 (batch_size,): both made
+megatron_thd  as megatron, in one row (1, batch_size * L), with the fields of PackedSeqParams:
+            qkv_format, cu_seqlens_q, cu_seqlens_kv (documents), cu_seqlens_q_padded,
+            cu_seqlens_kv_padded (their places) int32: made; max_seqlen_q, max_seqlen_kv: ints
 olmo        input_ids int64 (batch_size, L); doc_lens int32 (batch_size, D + 1) with the pad tails,
             and label_mask bool (batch_size, L): both made; max_doc_lens: list of ints
 torchtitan  input, positions, labels int64 (batch_size, L), shifted; flat=True gives one stream
@@ -21,6 +26,9 @@ grain       inputs, inputs_segment_ids, inputs_positions int32 (batch_size, L); 
 pairs       input_ids, attention_mask, completion_mask int64 (2 * pairs, longest document): made.
             The chosen documents, then their rejected ones; as the collators of TRL's DPOTrainer
             and RewardTrainer, which takes no completion_mask. It needs `group: 2`
+maxtext     inputs, inputs_position, inputs_segmentation, targets, targets_position,
+            targets_segmentation int32 (batch_size, L); targets are shifted, and 0 with
+            targets_segmentation 0 where there is none: both made
 =========== ====================================================================================
 
 Without a profile, and with the engine's other profiles (min, full), a batch has the names of Batch.
@@ -29,6 +37,7 @@ Without a profile, and with the engine's other profiles (min, full), a batch has
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
 
+from ._boundaries import ends_of, real_lengths_of
 from ._pairs import NEEDED_BY_PAIRS, PAIRS
 from ._views import ONE_ROW
 from .errors import UsageError
@@ -53,6 +62,9 @@ class Profile(NamedTuple):
     fields: Mapping[str, Field]
     labels: Optional[int] = None  # enum rp_label_mode that the profile requires, if any
     needs: frozenset[str] = frozenset()  # sections that its made entries read
+    engine: Optional[str] = None  # the config's word for it, if it is another one
+    adds: tuple[str, ...] = ()  # sections beyond the engine's of that word
+    split: Optional[str] = None  # cp_split that it requires, if any
 
 
 def _ends(batch: "Batch") -> Any:
@@ -127,6 +139,50 @@ def _label_mask(batch: "Batch") -> Any:
     return batch.adopt(made)
 
 
+def _ends_of_rows(batch: "Batch") -> Any:
+    import numpy
+
+    ends, length = ends_of(batch), batch.seq_len
+    made = numpy.full((batch.batch_size, length + 1), length, numpy.int32)
+    row_of = (ends[1:] - 1) // length
+    begins = numpy.searchsorted(row_of, numpy.arange(batch.batch_size))
+    made[:, 0] = 0
+    made[row_of, numpy.arange(len(row_of)) - begins[row_of] + 1] = ends[1:] - row_of * length
+    return batch.adopt(made)
+
+
+def _max_of_rows(batch: "Batch") -> Any:
+    import numpy
+
+    ends = ends_of(batch)
+    made = numpy.zeros(batch.batch_size, numpy.int32)
+    numpy.maximum.at(made, ends[:-1] // batch.seq_len, numpy.diff(ends).astype(numpy.int32))
+    return batch.adopt(made)
+
+
+def _real_ends(batch: "Batch") -> Any:
+    import numpy
+
+    ends = numpy.append(0, numpy.cumsum(real_lengths_of(batch)))
+    return batch.adopt(ends.astype(numpy.int32))
+
+
+def _targets(batch: "Batch") -> Any:
+    """Labels; 0 in place of none."""
+    import numpy
+
+    labels = batch.view("labels", kind="numpy")
+    return batch.adopt(numpy.maximum(labels, 0))
+
+
+def _segments_of_targets(batch: "Batch") -> Any:
+    """Segments of the inputs; 0 where no target is trained, as MaxText's loss counts the others."""
+    import numpy
+
+    labels = batch.view("labels", kind="numpy")
+    return batch.adopt(numpy.where(labels < 0, 0, batch.view("segment_ids", kind="numpy")))
+
+
 _OF_TRANSFORMERS: dict[str, Field] = {
     "cu_seq_lens_q": _exact_cu_seqlens,
     "cu_seq_lens_k": _exact_cu_seqlens,
@@ -169,6 +225,38 @@ PROFILES: dict[str, Profile] = {
         },
         labels=SHIFTED,
     ),
+    "megatron_rows": Profile(
+        {
+            "tokens": View("input_ids"),
+            "labels": View("labels"),
+            "loss_mask": View("loss_mask"),
+            "position_ids": View("position_ids"),
+            "cu_seqlens": _ends_of_rows,
+            "max_seqlen": _max_of_rows,
+        },
+        labels=SHIFTED,
+        needs=frozenset({"cu_seqlens"}),
+        engine="megatron",
+    ),
+    "megatron_thd": Profile(
+        {
+            "tokens": View("input_ids", ONE_ROW),
+            "labels": View("labels", ONE_ROW),
+            "loss_mask": View("loss_mask", ONE_ROW),
+            "position_ids": View("position_ids", ONE_ROW),
+            "qkv_format": lambda _: "thd",
+            "cu_seqlens_q": _real_ends,
+            "cu_seqlens_kv": _real_ends,
+            "cu_seqlens_q_padded": _exact_cu_seqlens,
+            "cu_seqlens_kv_padded": _exact_cu_seqlens,
+            "max_seqlen_q": _max_seqlen,
+            "max_seqlen_kv": _max_seqlen,
+        },
+        labels=SHIFTED,
+        needs=frozenset({"cu_seqlens", "doc_lens"}),
+        engine="megatron",
+        split="document",
+    ),
     "olmo": Profile(
         {
             "input_ids": View("input_ids"),
@@ -194,15 +282,58 @@ PROFILES: dict[str, Profile] = {
         },
     ),
     "pairs": Profile(PAIRS, labels=ALIGNED, needs=NEEDED_BY_PAIRS),
+    "maxtext": Profile(
+        {
+            "inputs": View("input_ids"),
+            "inputs_position": View("position_ids"),
+            "inputs_segmentation": View("segment_ids"),
+            "targets": _targets,
+            "targets_position": View("position_ids"),
+            "targets_segmentation": _segments_of_targets,
+        },
+        labels=SHIFTED,
+        needs=frozenset({"labels"}),
+        engine="grain",
+        adds=("labels",),
+    ),
 }
 
 
-def check_sections(name: str, sections: tuple[str, ...], label_mode: int) -> None:
-    """Refuse a run that lacks sections of the profile, or has labels of the other mode."""
+def engine_keys(name: str, sections: Any) -> dict[str, Any]:
+    """The keys of an engine that makes the sections of a profile. sections: of the caller's."""
+    profile = PROFILES.get(name)
+    if profile is None:
+        return {"profile": name}
+    keys: dict[str, Any] = {"profile": profile.engine or name}
+    if profile.adds:
+        own = sections.split(",") if isinstance(sections, str) else list(sections or ())
+        keys["sections"] = [*profile.adds, *own]
+    return keys
+
+
+def split_of(name: Optional[str], given: Optional[str]) -> str:
+    """cp_split of a loader."""
+    needed = PROFILES[name].split if name in PROFILES else None
+    if needed is not None and given not in (None, needed):
+        raise UsageError(
+            f"profile {name} gives documents end to end, of which each is split, and cp_split is "
+            f"{given!r}",
+            f"cp_split={needed!r}, or another profile",
+        )
+    return given or needed or "row"
+
+
+def check_sections(
+    name: str, sections: tuple[str, ...], label_mode: int, is_split: bool = False
+) -> None:
+    """Refuse a run that lacks sections of the profile, or has labels of the other mode. is_split:
+    a batch has slices of the rows."""
     profile = PROFILES[name]
-    hint = f"give the engine `profile: {name}`"
+    more = f" and `sections: [{', '.join(profile.adds)}]`" if profile.adds else ""
+    hint = f"give the engine `profile: {profile.engine or name}`{more}"
     wanted = {field.section for field in profile.fields.values() if isinstance(field, View)}
-    missing = sorted((wanted | profile.needs) - set(sections))
+    wanted |= profile.needs
+    missing = sorted(wanted - set(sections))
     if missing:
         raise UsageError(f"profile {name} needs {', '.join(missing)}, which the run lacks", hint)
     if label_mode == ACROSS_CUTS and "labels" not in wanted:
@@ -210,6 +341,12 @@ def check_sections(name: str, sections: tuple[str, ...], label_mode: int) -> Non
             f"profile {name} makes labels of the tokens of a row; with label_across_cuts the "
             "label of a cut is a token of another row",
             "leave label_across_cuts out, or use another profile",
+        )
+    if is_split and (profile.labels != SHIFTED or "labels" not in wanted):
+        raise UsageError(
+            f"profile {name} leaves it to the model to make labels of the next tokens, which a "
+            "slice of a context-parallel rank does not have",
+            "profile='torchtitan' or 'megatron', or none",
         )
     if profile.labels is not None and profile.labels != label_mode % 2:  # ACROSS_CUTS is shifted
         modes = "shifted", "aligned", "shifted"

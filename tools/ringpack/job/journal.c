@@ -146,6 +146,21 @@ static uint32_t hash_labels(struct rp_journal_writer *writer, const struct rp_ge
     return (uint32_t)rp_hash64(out, count * sizeof *out);
 }
 
+/* The row of each side column, with its padding. */
+static uint64_t hash_sides(const struct rp_geometry *geometry, const struct rp_batch *batch,
+                           uint32_t index)
+{
+    uint64_t all = 0;
+    for (uint32_t c = 0; c < RP_SIDES_MAX && geometry->sides[c].of; c++) {
+        uint32_t section = RP_SECTION_SIDES + c;
+        size_t bytes = geometry->sections[section].bytes / geometry->rows;
+        const uint8_t *row = (const uint8_t *)batch->sections[section] + index * bytes;
+        all = (all + rp_hash64(row, bytes)) *
+              0x9e3779b97f4a7c15u; /* odd: the product loses no bit */
+    }
+    return all;
+}
+
 static int add_row(struct rp_journal_writer *writer, const struct rp_geometry *geometry,
                    const struct rp_batch *batch, uint32_t index, struct rp_error *error)
 {
@@ -170,7 +185,8 @@ static int add_row(struct rp_journal_writer *writer, const struct rp_geometry *g
                                  .hash_low = hash.low,
                                  .hash_high = hash.high,
                                  .fragments = info->fragments,
-                                 .tokens = info->tokens};
+                                 .tokens = info->tokens,
+                                 .sides = hash_sides(geometry, batch, index)};
     memcpy(room, &row, sizeof row);
     room += sizeof row;
     for (uint32_t i = 0, at = 0; i < info->fragments; i++) {

@@ -34,6 +34,7 @@ RP_STATIC_ASSERT(sizeof(struct rp_journal_record) == 56, "trainer.py writes the 
 struct rp_journal_row {
     uint64_t row, planned, hash_low, hash_high; /* planned: the number that digests use */
     uint32_t fragments, tokens;
+    uint64_t sides; /* XXH3-64 of its side columns; 0: there are none */
 };
 struct rp_journal_fragment {
     uint64_t hash; /* XXH3-64 of its tokens as u32 */

@@ -32,9 +32,10 @@ void rp_draw_layout(FILE *out, const struct rp_layout_tally *tally, double top)
                              .width = RP_PICTURE_WIDTH - 64 - 24,
                              .height = 110,
                              .x_end = tally->choice_count};
+    const struct rp_balance_shape *first = &tally->step_list[0].part->shape;
     rp_panel_title(&panel, "Time that ranks wait for each other, by window of deal",
                    "%u ranks, micro-batches of %u rows, steps of %u rows: the first %u steps",
-                   tally->layout.dp, tally->layout.mb, tally->layout.shape.step, tally->steps);
+                   tally->layout.dp, first->bundle, first->step, tally->steps);
     rp_panel_shares(&panel, most, 4);
     for (uint32_t i = 0; i < tally->choice_count; i++)
         pair_of_bars(&panel, &tally->choices[i], i);

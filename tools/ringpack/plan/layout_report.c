@@ -27,13 +27,21 @@ static void print_head(const struct rp_layout_tally *tally)
 {
     const struct rp_job_layout *layout = &tally->layout;
     char rows[RP_CMD_TEXT_BYTES];
+    const struct rp_layout_part *part = tally->step_list[0].part;
     printf("layout                dp=%u pp=%u cp=%u mb=%u: steps of %u rows, %u micro-batches on a "
            "rank\n",
-           layout->dp, layout->pp, layout->cp, layout->mb, layout->shape.step, layout->batches);
+           layout->dp, layout->pp, layout->cp, part->shape.bundle, part->shape.step, part->batches);
+    for (uint32_t z = 1; z < tally->steps; z++) {
+        if (tally->step_list[z].part == part)
+            continue;
+        part = tally->step_list[z].part;
+        printf("  from step %u on        mb=%u: steps of %u rows, %u micro-batches on a rank\n", z,
+               part->shape.bundle, part->shape.step, part->batches);
+    }
     printf("  from the lengths of the first %u steps (%s rows), cost(l) = l * (%u + l)%s; 1 = no "
            "rank waits\n",
-           tally->steps, rp_cmd_count_text((uint64_t)tally->steps * layout->shape.step, rows),
-           tally->cost.k, tally->cost.h ? ", less in layers with a window" : "");
+           tally->steps, rp_cmd_count_text(tally->rows_compared, rows), tally->cost.k,
+           tally->cost.h ? ", less in layers with a window" : "");
     if (layout->cp > 1)
         puts("  cp divides each row evenly (head-tail), so it divides costs and changes no figure");
     if (tally->config->stream_version == 1)
@@ -112,8 +120,8 @@ void rp_layout_print(const struct rp_layout_tally *tally)
     if (tally->layout.vp > 1)
         print_pipelines(tally, 1);
     else if (tally->layout.pp > 1)
-        printf("  not interleaved: %u micro-batches are no multiple of %u stages, or vp=1\n",
-               tally->layout.batches, tally->layout.pp);
+        printf("  not interleaved: micro-batches are no multiple of %u stages, or vp=1\n",
+               tally->layout.pp);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -135,7 +143,10 @@ void rp_layout_json(const struct rp_layout_tally *tally, json_t *report)
     if (!tally->rows)
         return;
     const struct rp_job_layout *layout = &tally->layout;
-    json_t *windows = json_array();
+    const struct rp_layout_part *part = tally->step_list[0].part;
+    json_t *windows = json_array(), *steps = json_array();
+    for (uint32_t z = 0; z < tally->steps; z++)
+        json_array_append_new(steps, json_integer(tally->step_list[z].part->shape.step));
     for (uint32_t i = 0; i < tally->choice_count; i++) {
         const struct rp_layout_choice *choice = &tally->choices[i];
         json_t *window = json_pack("{s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I}", "window_steps",
@@ -151,10 +162,11 @@ void rp_layout_json(const struct rp_layout_tally *tally, json_t *report)
         json_array_append_new(windows, window);
     }
     json_t *compared = json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:o}", "dp", (json_int_t)layout->dp,
-        "pp", (json_int_t)layout->pp, "cp", (json_int_t)layout->cp, "mb", (json_int_t)layout->mb,
-        "vp", (json_int_t)layout->vp, "step_rows", (json_int_t)layout->shape.step, "micro_batches",
-        (json_int_t)layout->batches, "steps", (json_int_t)tally->steps, "cost_k",
-        (json_int_t)tally->cost.k, "long_share", tally->long_share, "windows", windows);
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:f, s:o}", "dp",
+        (json_int_t)layout->dp, "pp", (json_int_t)layout->pp, "cp", (json_int_t)layout->cp, "mb",
+        (json_int_t)part->shape.bundle, "vp", (json_int_t)layout->vp, "step_rows",
+        (json_int_t)part->shape.step, "micro_batches", (json_int_t)part->batches, "steps",
+        (json_int_t)tally->steps, "rows_of_steps", steps, "cost_k", (json_int_t)tally->cost.k,
+        "long_share", tally->long_share, "windows", windows);
     json_object_set_new(report, "layout", compared);
 }

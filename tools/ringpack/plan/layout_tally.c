@@ -2,6 +2,7 @@
 #include "plan/layout_tally.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,11 +31,11 @@ static int check_costs(const struct rp_layout_tally *tally, struct rp_error *err
 {
     wide row = (wide)tally->config->seq_len * tally->cost.b *
                ((wide)tally->cost.k + tally->config->seq_len);
-    if (row * tally->config->global_batch_size < (wide)1 << 63)
+    if (row * tally->layout.step < (wide)1 << 63)
         return 0;
     return rp_fail(error, -RP_E_USAGE, "give a smaller --global-batch-size or fewer `layers`",
-                   "--layout: costs of steps of %llu rows of %u tokens are not below 2^63",
-                   (unsigned long long)tally->config->global_batch_size, tally->config->seq_len);
+                   "--layout: costs of steps of %u rows of %u tokens are not below 2^63",
+                   tally->layout.step, tally->config->seq_len);
 }
 
 int rp_layout_tally_open(struct rp_layout_tally *tally, const char *text,
@@ -48,7 +49,7 @@ int rp_layout_tally_open(struct rp_layout_tally *tally, const char *text,
         code = check_costs(tally, error);
     if (code < 0)
         return code;
-    uint64_t step = config->global_batch_size;
+    uint64_t step = tally->layout.step;
     uint64_t steps = rp_min_u64(NUMBERS_MAX / (step * (config->source_count + 4)),
                                 RP_LAYOUT_STEPS_MAX);
     tally->capacity = (uint32_t)(rp_max_u64(steps, 1) * step);
@@ -65,6 +66,8 @@ void rp_layout_tally_close(struct rp_layout_tally *tally)
 {
     free(tally->rows);
     free(tally->source_tokens);
+    free(tally->step_list);
+    rp_layout_close(&tally->layout);
     *tally = (struct rp_layout_tally){0};
 }
 
@@ -91,6 +94,7 @@ void rp_layout_tally_add(struct rp_layout_tally *tally, const struct rp_row *row
 
 /* Memory of the comparison. */
 struct scratch {
+    const struct rp_plan *plan;
     uint32_t *by_plan; /* rows in the order of their planned numbers */
     uint64_t *cost;    /* in this order */
     uint32_t *order;   /* by place: number in this order */
@@ -118,11 +122,12 @@ static double deviation(double sum, double squares, double count)
 static double spread_of(const struct rp_layout_tally *tally, const struct scratch *scratch,
                         uint32_t source)
 {
-    uint32_t sources = tally->config->source_count, step = tally->layout.shape.step;
+    uint32_t sources = tally->config->source_count;
     double sum = 0, squares = 0;
     for (uint32_t z = 0; z < tally->steps; z++) {
         double part = 0, tokens = 0;
-        for (uint32_t i = z * step; i < (z + 1) * step; i++) {
+        const struct rp_layout_step *step = &tally->step_list[z];
+        for (uint32_t i = step->first; i < step->first + step->part->shape.step; i++) {
             uint32_t row = scratch->by_plan[scratch->order[i]];
             const struct rp_layout_row *own = &tally->rows[row];
             tokens += own->tokens;
@@ -142,14 +147,17 @@ static double spread_of(const struct rp_layout_tally *tally, const struct scratc
 static struct rp_layout_time time_of(const struct rp_layout_tally *tally,
                                      const struct scratch *scratch, struct rp_pipeline *pipeline)
 {
-    const struct rp_balance_shape *shape = &tally->layout.shape;
-    uint32_t tier = shape->ranks * shape->bundle;
     double time = 0, equal = 0, ideal = 0;
-    for (uint32_t first = 0; first < tally->steps * shape->step; first += shape->step) {
+    for (uint32_t z = 0; z < tally->steps; z++) {
+        const struct rp_layout_part *part = tally->step_list[z].part;
+        const struct rp_balance_shape *shape = &part->shape;
+        uint32_t tier = shape->ranks * shape->bundle;
         double total = 0, slowest = 0;
+        pipeline->batches = part->batches; /* at most those that it was opened for */
         for (uint32_t rank = 0; rank < shape->ranks; rank++) {
-            for (uint32_t i = 0; i < tally->layout.batches; i++) {
-                const uint32_t *own = scratch->order + first + i * tier + rank * shape->bundle;
+            for (uint32_t i = 0; i < part->batches; i++) {
+                const uint32_t *own = scratch->order + tally->step_list[z].first + i * tier +
+                                      rank * shape->bundle;
                 scratch->batches[i] = 0;
                 for (uint32_t row = 0; row < shape->bundle; row++)
                     scratch->batches[i] += (double)scratch->cost[own[row]];
@@ -160,66 +168,83 @@ static struct rp_layout_time time_of(const struct rp_layout_tally *tally,
         time += slowest;
         total /= shape->ranks;
         ideal += total;
-        equal += rp_pipeline_time_of_equal(pipeline, total / tally->layout.batches);
+        equal += rp_pipeline_time_of_equal(pipeline, total / part->batches);
     }
     return (struct rp_layout_time){equal > 0 ? time / equal : 1, ideal > 0 ? time / ideal : 1};
 }
 
-static uint64_t window_bytes(const struct rp_layout_tally *tally, const struct scratch *scratch,
-                             uint32_t window)
+/* Deal all windows of that many steps, and find the memory of the largest one in a plan. 0 steps:
+ * rows stay as they are planned. */
+static int arrange(const struct rp_layout_tally *tally, struct scratch *scratch, uint32_t steps,
+                   enum rp_deal_order order, uint64_t *bytes)
 {
-    uint64_t most = 0;
-    for (uint32_t first = 0; first < tally->steps * tally->layout.shape.step; first += window) {
-        uint64_t fragments = 0, end = rp_min_u64(first + (uint64_t)window, tally->count);
-        for (uint32_t i = first; i < end; i++)
+    uint64_t first_row = tally->rows[scratch->by_plan[0]].planned;
+    *bytes = 0;
+    for (uint32_t i = 0; i < tally->count; i++)
+        scratch->order[i] = i;
+    for (uint32_t first = 0, end; first < tally->rows_compared && steps > 0; first = end) {
+        uint64_t row = first_row + first, fragments = 0;
+        const struct rp_balance_shape *shape = &rp_layout_at(&tally->layout, row)->shape;
+        const struct rp_deal deal = {.window = steps * shape->step,
+                                     .step = shape->step,
+                                     .tier = shape->ranks * shape->bundle,
+                                     .bundle = shape->bundle,
+                                     .order = order};
+        end = (uint32_t)rp_min_u64(first + (uint64_t)deal.window, tally->count);
+        if (!RP_DEFECT(deal_across_stages))
+            end = (uint32_t)rp_min_u64(end, rp_plan_next_boundary(scratch->plan, row) - first_row);
+        int code = rp_deal_order(&deal, scratch->cost + first, end - first, scratch->order + first,
+                                 NULL);
+        if (code < 0)
+            return code;
+        for (uint32_t i = first; i < end; i++) {
+            scratch->order[i] += first;
             fragments += tally->rows[scratch->by_plan[i]].fragments;
-        most = rp_max_u64(most, rp_balance_window_bytes(window, fragments));
+        }
+        *bytes = rp_max_u64(*bytes, rp_balance_window_bytes(deal.window, fragments));
     }
-    return most;
+    return 0;
 }
 
-static int arrange(const struct rp_layout_tally *tally, struct scratch *scratch, uint32_t steps,
-                   enum rp_deal_order order)
+/* Sums over steps that may have different sizes. */
+static void count_waits(const struct rp_layout_tally *tally, const struct scratch *scratch,
+                        struct rp_layout_choice *choice)
 {
-    const struct rp_balance_shape *shape = &tally->layout.shape;
-    uint32_t rows = tally->steps * shape->step;
-    struct rp_deal deal = {.window = steps * shape->step,
-                           .step = shape->step,
-                           .tier = shape->ranks * shape->bundle,
-                           .bundle = shape->bundle,
-                           .order = order};
-    if (steps > 0)
-        return rp_balance_order(&deal, scratch->cost, rows, scratch->order);
-    for (uint32_t i = 0; i < rows; i++)
-        scratch->order[i] = i;
-    return 0;
+    double total = 0, step = 0, micro_step = 0, largest = 0, mean = 0;
+    for (uint32_t z = 0; z < tally->steps; z++) {
+        const struct rp_balance_shape *shape = &tally->step_list[z].part->shape;
+        struct rp_balance balance = {0};
+        rp_balance_add(&balance, shape, scratch->cost, scratch->order + tally->step_list[z].first,
+                       shape->step);
+        total += (double)balance.total;
+        step += (double)balance.step * shape->ranks;
+        micro_step += (double)balance.micro_step * shape->ranks;
+        largest += (double)balance.largest;
+        mean += (double)balance.total / (shape->step / shape->bundle);
+    }
+    choice->step = total > 0 ? step / total : 1;
+    choice->micro_step = total > 0 ? micro_step / total : 1;
+    choice->micro_batch = mean > 0 ? largest / mean : 1;
 }
 
 static int compare(struct rp_layout_tally *tally, struct scratch *scratch, uint32_t steps)
 {
-    const struct rp_balance_shape *shape = &tally->layout.shape;
     struct rp_layout_choice *choice = &tally->choices[tally->choice_count];
-    struct rp_balance balance = {0};
     uint32_t sources = tally->config->source_count, orders = steps > 0 ? RP_DEAL_ORDERS : 1;
     for (uint32_t o = orders; o-- > 0;) { /* the last one that is made is `descending` */
-        int code = arrange(tally, scratch, steps, (enum rp_deal_order)o);
+        int code = arrange(tally, scratch, steps, (enum rp_deal_order)o, &choice->bytes);
         if (code < 0)
             return code;
         for (int kind = 0; kind < 2; kind++)
             if (scratch->pipelines[kind].stages)
                 choice->times[o][kind] = time_of(tally, scratch, &scratch->pipelines[kind]);
     }
-    rp_balance_add(&balance, shape, scratch->cost, scratch->order, tally->steps * shape->step);
+    count_waits(tally, scratch, choice);
     choice->steps = steps;
-    choice->step = rp_balance_of_steps(&balance, shape);
-    choice->micro_step = rp_balance_of_micro_steps(&balance, shape);
-    choice->micro_batch = rp_balance_of_micro_batches(&balance, shape);
     choice->cost_spread = spread_of(tally, scratch, sources + 1);
     choice->long_spread = spread_of(tally, scratch, sources);
     for (uint32_t i = 0; i < sources; i++)
         choice->source_spread = fmax(choice->source_spread, spread_of(tally, scratch, i));
-    if (steps > 0)
-        choice->bytes = window_bytes(tally, scratch, steps * shape->step);
     tally->choice_count++;
     return 0;
 }
@@ -261,28 +286,64 @@ static void sort_rows(struct rp_layout_tally *tally, struct scratch *scratch)
     tally->long_share = tokens > 0 ? in_long / tokens : 0;
 }
 
-int rp_layout_tally_end(struct rp_layout_tally *tally, struct rp_error *error)
+/* List the whole steps. The first planned row begins one. */
+static int list_steps(struct rp_layout_tally *tally, uint64_t first_row, struct rp_error *error)
 {
-    static const uint32_t windows[RP_LAYOUT_CHOICES] = {0, 1, 2, 4, 8, 16};
-    struct scratch scratch = {0};
-    if (!tally->rows)
-        return 0;
-    uint32_t step = tally->layout.shape.step;
-    tally->steps = tally->count / step;
+    const struct rp_config_batches *sizes = &tally->config->batches;
+    struct rp_numbering numbering;
+    int code = rp_numbering_open(&numbering, sizes->stages, sizes->count, error);
+    tally->step_list = rp_calloc(tally->count, sizeof *tally->step_list);
+    if (code >= 0 && !tally->step_list)
+        code = rp_fail(error, -ENOMEM, NULL, "out of memory for a layout");
+    if (code < 0)
+        return code;
+    rp_numbering_begin(&numbering, first_row);
+    for (uint32_t at = 0; at < tally->count;) {
+        const struct rp_numbering_part *part = rp_numbering_of_row(&numbering, first_row + at);
+        if (tally->count - at < part->step_rows)
+            break;
+        tally->step_list[tally->steps++] =
+            (struct rp_layout_step){at, &tally->layout.parts[part - numbering.parts]};
+        at += (uint32_t)part->step_rows;
+        tally->rows_compared = at;
+    }
+    rp_numbering_close(&numbering);
     if (tally->steps == 0)
         return rp_fail(error, -RP_E_USAGE,
                        "plan more --rows, or give a smaller --global-batch-size",
-                       "--layout: %u rows are no whole step of %u", tally->count, step);
+                       "--layout: %u rows are no whole step of %" PRIu32, tally->count,
+                       rp_layout_at(&tally->layout, first_row)->shape.step);
+    return 0;
+}
+
+static int compare_all(struct rp_layout_tally *tally, struct scratch *scratch,
+                       struct rp_error *error)
+{
+    static const uint32_t windows[RP_LAYOUT_CHOICES] = {0, 1, 2, 4, 8, 16};
+    for (uint32_t i = 0; i < RP_LAYOUT_CHOICES; i++) {
+        if (windows[i] > tally->steps || windows[i] * (uint64_t)tally->layout.step > 1u << 20)
+            continue;
+        int code = compare(tally, scratch, windows[i]);
+        if (code < 0)
+            return rp_fail(error, code, NULL, "out of memory for a window of %u steps",
+                           windows[i]);
+    }
+    return 0;
+}
+
+int rp_layout_tally_end(struct rp_layout_tally *tally, const struct rp_plan *plan,
+                        struct rp_error *error)
+{
+    struct scratch scratch = {.plan = plan};
+    if (!tally->rows)
+        return 0;
     int code = open_scratch(&scratch, tally, error);
     if (code >= 0)
         sort_rows(tally, &scratch);
-    for (uint32_t i = 0; i < RP_LAYOUT_CHOICES && code >= 0; i++)
-        if (windows[i] <= tally->steps && windows[i] * (uint64_t)step <= 1u << 20) {
-            code = compare(tally, &scratch, windows[i]);
-            if (code < 0)
-                code = rp_fail(error, code, NULL, "out of memory for a window of %u steps",
-                               windows[i]);
-        }
+    if (code >= 0)
+        code = list_steps(tally, tally->count ? tally->rows[scratch.by_plan[0]].planned : 0, error);
+    if (code >= 0)
+        code = compare_all(tally, &scratch, error);
     free(scratch.by_plan);
     free(scratch.cost);
     free(scratch.order);

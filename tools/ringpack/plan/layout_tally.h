@@ -3,7 +3,9 @@
  * waiting, with rows as they are planned and with windows of steps dealt.
  *
  * Flow: rp_layout_tally_add for each planned row, then rp_layout_tally_end, then the reports. Only
- * the first steps are compared, LAYOUT_STEPS_MAX at most. All windows deal the same rows. */
+ * the first steps are compared, LAYOUT_STEPS_MAX at most. All windows deal the same rows. Steps and
+ * windows begin and end where the engine's do: sizes of a stage hold from its first whole step on
+ * (base/numbering.h), and no window crosses a stage (engine/plan/STREAM2.md section 8). */
 #ifndef RP_TOOLS_LAYOUT_TALLY_H
 #define RP_TOOLS_LAYOUT_TALLY_H
 
@@ -40,6 +42,12 @@ struct rp_layout_row {
     uint32_t fragments;
 };
 
+/* A whole step, by the number of its first row in the order of planning. */
+struct rp_layout_step {
+    uint32_t first;
+    const struct rp_layout_part *part;
+};
+
 struct rp_layout_tally {
     struct rp_job_layout layout;
     const struct rp_config *config;
@@ -49,6 +57,8 @@ struct rp_layout_tally {
     uint32_t *source_tokens;    /* [capacity * source_count] */
     /* after rp_layout_tally_end */
     uint32_t steps, choice_count;
+    struct rp_layout_step *step_list; /* [steps] */
+    uint32_t rows_compared;
     double long_share; /* share of the tokens */
     struct rp_layout_choice choices[RP_LAYOUT_CHOICES];
 };
@@ -61,8 +71,10 @@ void rp_layout_tally_close(struct rp_layout_tally *tally); /* also after a failu
 
 /** Count the next row, which has seq_len places. */
 void rp_layout_tally_add(struct rp_layout_tally *tally, const struct rp_row *row, uint32_t seq_len);
-/** Compare. -EINVAL: there is no whole step. */
-RP_MUST_CHECK int rp_layout_tally_end(struct rp_layout_tally *tally, struct rp_error *error);
+/** Compare, with deal windows that end at the boundaries of the plan, which has planned the rows.
+ * -EINVAL: there is no whole step. */
+RP_MUST_CHECK int rp_layout_tally_end(struct rp_layout_tally *tally, const struct rp_plan *plan,
+                                      struct rp_error *error);
 
 void rp_layout_print(const struct rp_layout_tally *tally);
 /** The same as a field of a JSON object. */

@@ -67,7 +67,9 @@ static void print_difference(struct rp_verify *v)
     struct rp_fragment fragment;
     printf("first difference: row %" PRIu64 ", rank %u, life %" PRIu64 ", fragment %u: ", d->row,
            d->rank, d->life, d->fragment);
-    if (d->labels_alone)
+    if (d->sides_alone)
+        printf("its side columns differ\n");
+    else if (d->labels_alone)
         printf("the labels of its %u tokens differ\n", d->expected_length);
     else if (d->expected_length == d->found_length && d->expected_length > 0)
         printf("%u tokens that differ\n", d->expected_length);
@@ -121,11 +123,11 @@ static json_t *difference_object(struct rp_verify *v)
     struct rp_fragment fragment;
     if (!v->has_difference)
         return json_null();
-    json_t *object = json_pack("{sI sI sI sI sI sI sb}", "row", (json_int_t)d->row, "rank",
-                               (json_int_t)d->rank, "life", (json_int_t)d->life, "fragment",
-                               (json_int_t)d->fragment, "expected_tokens",
-                               (json_int_t)d->expected_length, "found_tokens",
-                               (json_int_t)d->found_length, "labels_alone", d->labels_alone);
+    json_t *object = json_pack(
+        "{sI sI sI sI sI sI sb sb}", "row", (json_int_t)d->row, "rank", (json_int_t)d->rank, "life",
+        (json_int_t)d->life, "fragment", (json_int_t)d->fragment, "expected_tokens",
+        (json_int_t)d->expected_length, "found_tokens", (json_int_t)d->found_length, "labels_alone",
+        d->labels_alone, "sides_alone", d->sides_alone);
     if (find_fragment(v, &fragment)) {
         const struct rp_source *source = rp_corpus_source(v->corpus, fragment.source);
         json_object_set_new(object, "source", rp_cmd_json_text(rp_source_name(source)));

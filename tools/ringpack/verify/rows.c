@@ -55,6 +55,7 @@ static int add_row(struct rp_reference *reference, const struct rp_journal_row *
     int code = append_skipped(reference, row->row, error);
     const struct rp_reference_row added = {.hash = {row->hash_low, row->hash_high},
                                            .first_fragment = reference->fragment_count,
+                                           .sides = row->sides,
                                            .fragments = row->fragments,
                                            .tokens = row->tokens};
     code = code < 0 ? code : append_row(reference, &added, error);
@@ -112,8 +113,10 @@ bool rp_reference_equals(const struct rp_reference *reference, const struct rp_j
            wanted[i].length == fragments[i].length && wanted[i].labels == fragments[i].labels)
         i++;
     if (i == expected->fragments && i == row->fragments && expected->hash.low == row->hash_low &&
-        expected->hash.high == row->hash_high)
+        expected->hash.high == row->hash_high && expected->sides == row->sides)
         return true;
+    difference->sides_alone = i == expected->fragments && i == row->fragments &&
+                              expected->sides != row->sides;
     difference->labels_alone = i < expected->fragments && i < row->fragments &&
                                wanted[i].hash == fragments[i].hash;
     difference->fragment = i;

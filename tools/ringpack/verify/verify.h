@@ -33,7 +33,7 @@ const char *rp_kill_name(enum rp_kill kind);
 
 struct rp_reference_row {
     struct rp_hash128 hash;
-    uint64_t first_fragment;
+    uint64_t first_fragment, sides;
     uint32_t fragments, tokens;
     bool is_skipped; /* by the config: a run delivers it without fragments, or not at all */
 };
@@ -60,6 +60,7 @@ struct rp_difference {
     uint64_t row, life;
     uint32_t rank, fragment;
     uint32_t expected_length, found_length;
+    bool sides_alone;  /* only the side columns are not equal */
     bool labels_alone; /* the tokens are equal, but the labels or the loss mask are not */
 };
 /** Whether the row equals the reference's. If not, *difference says where; the caller sets rank and

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sides.h — the side columns of a corpus: what rides with a token.
+ *
+ * Each shard has a file for each column (side_file.h). To the flow these are files like the
+ * shards': file n of column c is number (1 + c) * shards + n, and rp_corpus_shard gives it. */
+#ifndef RP_CORPUS_SIDES_H
+#define RP_CORPUS_SIDES_H
+
+#include "corpus/side_file.h"
+
+struct rp_corpus;
+
+/* A column of all shards. */
+struct rp_side_info {
+    char name[RP_SIDE_NAME_BYTES];
+    struct rp_side_type type;
+    enum rp_side_of of;
+    uint64_t bytes;            /* of all of its files */
+    struct rp_hash128 content; /* over its files, in the order of the shards */
+};
+
+struct rp_sides {
+    uint32_t count, all; /* columns of tokens, which have files; with the columns of documents */
+    uint32_t shards, sources;
+    struct rp_side_info columns[RP_SIDES_MAX];
+    struct rp_side_file *files; /* [count * shards] */
+    uint64_t *token_offset;     /* [shards]: byte of the first token in the token file */
+    struct rp_column **numbers; /* [(all - count) * sources]: columns of documents, in the index */
+};
+
+/* Which columns are wanted; columns of documents come last. */
+struct rp_sides_spec {
+    const char *const *names;
+    const uint32_t *of; /* enum rp_side_of */
+    uint32_t count;
+};
+
+/** Open the columns of every shard of a corpus that is open. Refuses by name: a shard without one,
+ * another length, another type than other shards have, formats whose tokens are not one run. */
+RP_MUST_CHECK int rp_sides_open(struct rp_sides *sides, const struct rp_corpus *corpus,
+                                const struct rp_sides_spec *spec, struct rp_error *error);
+void rp_sides_close(struct rp_sides *sides);
+
+/** The entries that a column of a shard has to have. Refuses as rp_sides_open. */
+RP_MUST_CHECK int rp_sides_count_entries(const struct rp_corpus *corpus, uint32_t shard,
+                                         const char *name, uint64_t *entries,
+                                         struct rp_error *error);
+
+/** The columns of the corpus; `count` may be 0. */
+const struct rp_sides *rp_corpus_sides(const struct rp_corpus *corpus);
+/** Where the entries of a document are in the file of column c: `extent` has its tokens. */
+RP_MUST_CHECK int rp_sides_extent(const struct rp_corpus *corpus, uint32_t c,
+                                  const struct rp_extent *extent, struct rp_extent *out,
+                                  struct rp_error *error);
+
+/** The number of a document, of column c, as 8 bytes: i64 or f64. */
+RP_MUST_CHECK int rp_sides_number(const struct rp_corpus *corpus, uint32_t c, uint32_t source,
+                                  uint64_t document, uint64_t *out, struct rp_error *error);
+
+/** The columns as the geometry of a batch has them. */
+void rp_sides_describe(const struct rp_sides *sides, struct rp_side out[RP_SIDES_MAX]);
+/** Compare all files of all columns with their hashes. -RP_E_CORRUPT. */
+RP_MUST_CHECK int rp_sides_verify(const struct rp_sides *sides, struct rp_error *error);
+
+#endif

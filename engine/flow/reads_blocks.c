@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reads_blocks — the block reads of reads.h. */
+#include "base/bits.h"
+#include "corpus/sides.h"
+#include "flow/reads_private.h"
+
+/* To have a block in the page cache that is read past it takes a second read, and saves one in each
+ * later epoch. With one later epoch that is as much as it costs, so it takes two. */
+#define LATER_EPOCHS 2u
+
+/* Length of the pieces into which a read of `bytes` is split: nearly equal, and about as long as
+ * the file prefers. A short last piece would take a place among the reads in flight and bring
+ * little. */
+static uint64_t piece_bytes(const struct rp_file *file, uint64_t bytes)
+{
+    uint64_t wanted = file->object.read_bytes;
+    uint64_t pieces = rp_max_u64(1, (bytes + wanted / 2) / wanted);
+    return rp_align_up(rp_div_up(bytes, pieces), RP_BLOCK_BYTES);
+}
+
+/* Round each run to the range of its file that is read, and add up the bytes of all of them. False
+ * if that is too much for one ticket. */
+static bool round_runs(const struct rp_reads *reads, const struct rp_file *file,
+                       struct rp_block_read *block_read, uint64_t *bytes)
+{
+    uint64_t read_count = 0;
+    *bytes = 0;
+    for (uint32_t i = 0; i < block_read->run_count; i++) {
+        struct rp_block_run *run = &block_read->runs[i];
+        struct rp_file_range range = file_range(reads, file, block_read->shard,
+                                                block_read->past_cache, run->first, run->last);
+        run->first = range.first;
+        run->last = rp_min_u64(range.last, range.file_bytes);
+        run->data_offset = *bytes; /* in the region */
+        *bytes += rp_align_up(range.last - range.first, RP_BLOCK_BYTES);
+        uint64_t length = range.last - range.first;
+        read_count += rp_div_up(length, piece_bytes(file, length));
+    }
+    return read_count <= RP_TICKET_TRANSFERS_MAX && *bytes <= reads->data_ring.bytes / 8;
+}
+
+/* A block that is due, or its rest if earlier shards hold its first documents; and the part of it
+ * in one shard. */
+struct due {
+    struct rp_plan_block block, part;
+    uint64_t bytes;
+};
+
+static bool next_due(struct rp_reads *reads, const struct rp_plan *plan,
+                     struct rp_plan_block *block)
+{
+    if (!reads->from_corpus || reads->block_reads.blocks.documents == 0)
+        return false;
+    *block = reads->rest;
+    return block->documents > 0 ||
+           rp_block_reads_peek(&reads->block_reads, &reads->data_ring, plan, block);
+}
+
+/* The next column of the part, or once all have been tried, the documents after it. */
+static void take_part(struct rp_reads *reads, const struct due *due)
+{
+    reads->rest = due->block;
+    if (reads->next_side < rp_corpus_sides(reads->options->corpus)->count) {
+        reads->next_side++;
+        return;
+    }
+    reads->next_side = 0;
+    reads->rest.first_document += due->part.documents;
+    reads->rest.documents -= due->part.documents;
+    if (reads->rest.documents == 0)
+        rp_block_reads_take(&reads->block_reads);
+}
+
+/* Turn the runs of the tokens into runs of the column that comes next. False: its entries are long
+ * enough to be read for each document. */
+static bool take_side(const struct rp_reads *reads, struct rp_block_read *block_read)
+{
+    const struct rp_corpus *corpus = reads->options->corpus;
+    if (reads->next_side == 0)
+        return true;
+    uint32_t c = reads->next_side - 1, shard = block_read->shard;
+    const struct rp_sides *sides = rp_corpus_sides(corpus);
+    uint32_t token_bytes = rp_token_width(rp_corpus_shard(corpus, shard)->type);
+    bool is_narrow = sides->columns[c].type.bytes <= RP_BLOCK_ENTRY_BYTES_MAX;
+    for (uint32_t i = 0; is_narrow && i < block_read->run_count; i++) {
+        struct rp_block_run *run = &block_read->runs[i];
+        struct rp_extent entries, tokens = {.shard = shard,
+                                            .width = token_bytes,
+                                            .byte_offset = run->first,
+                                            .tokens = (run->last - run->first) / token_bytes};
+        struct rp_error ignored;
+        is_narrow = rp_sides_extent(corpus, c, &tokens, &entries, &ignored) == 0;
+        run->first = is_narrow ? entries.byte_offset : 0;
+        run->last = is_narrow ? entries.byte_offset + entries.tokens * entries.width : 0;
+        block_read->shard = is_narrow ? entries.shard : shard;
+    }
+    return is_narrow;
+}
+
+enum block_way { BY_DOCUMENT, MAPPED, AS_BLOCK };
+
+/* Find the part of a due block, its runs, and how they are read. */
+static enum block_way choose_way(struct rp_reads *reads, struct due *due,
+                                 struct rp_block_read *block_read)
+{
+    struct rp_error ignored;
+    const struct rp_file *file;
+    uint64_t room_at;
+    due->part = due->block;
+    if (!rp_block_runs_find(reads->options->corpus, &due->part, block_read) ||
+        !take_side(reads, block_read) ||
+        rp_files_get(reads->files, block_read->shard, retired(reads), &file, &room_at, &ignored) !=
+            RP_FILES_OPEN)
+        return BY_DOCUMENT;
+    enum rp_read_way way = rp_files_way(file, block_read->runs[0].first,
+                                        block_read->runs[block_read->run_count - 1].last);
+    block_read->past_cache = goes_past_cache(reads, file, way, block_read->shard);
+    if (way == RP_READ_MAPPED)
+        return MAPPED;
+    return round_runs(reads, file, block_read, &due->bytes) ? AS_BLOCK : BY_DOCUMENT;
+}
+
+/* Find the next block that is due and not mapped. False if no block is due, or it cannot be read as
+ * a whole. */
+static bool find_block(struct rp_reads *reads, const struct rp_plan *plan,
+                       struct rp_block_read *block_read, struct due *due)
+{
+    while (next_due(reads, plan, &due->block)) {
+        switch (choose_way(reads, due, block_read)) {
+        case AS_BLOCK:
+            reads->reads_alone = has_no_blocks(&reads->block_reads);
+            return true;
+        case MAPPED:
+            take_part(reads, due);
+            break;
+        case BY_DOCUMENT:
+            if (reads->next_side > 0) {
+                take_part(reads, due);
+                break;
+            }
+            reads->next_side = UINT32_MAX; /* nor its columns */
+            due->part.documents = due->block.documents;
+            take_part(reads, due);
+            reads->reads_alone = true;
+            return false;
+        }
+    }
+    return false;
+}
+
+enum rp_reads_block rp_reads_next_block(struct rp_reads *reads, const struct rp_plan *plan,
+                                        uint64_t number, struct rp_block_read *block_read)
+{
+    struct due due;
+    uint64_t data_offset;
+    reads->room_at = 0;
+    if (!find_block(reads, plan, block_read, &due))
+        return RP_READS_NO_BLOCK;
+    block_read->source = due.block.source;
+    block_read->number = due.block.number;
+    block_read->epoch = due.block.epoch;
+    block_read->is_wanted = block_read->past_cache && due.block.later_epochs >= LATER_EPOCHS;
+    block_read->ticket = number;
+    if (!rp_data_ring_take(&reads->data_ring, due.bytes, RP_BLOCK_BYTES, number, false,
+                           retired(reads), &data_offset)) {
+        bool is_wanted = rp_block_reads_is_wanted(&reads->block_reads);
+        if (reads->rest.documents == 0)
+            rp_block_reads_defer(&reads->block_reads);
+        return is_wanted ? RP_READS_BLOCK_WAITS : RP_READS_NO_BLOCK;
+    }
+    take_part(reads, &due);
+    for (uint32_t i = 0; i < block_read->run_count; i++)
+        block_read->runs[i].data_offset += data_offset;
+    rp_files_use(reads->files, block_read->shard, number);
+    block_read->region = rp_data_ring_youngest(&reads->data_ring);
+    rp_block_reads_add(&reads->block_reads, block_read);
+    return RP_READS_BLOCK;
+}
+
+void rp_reads_fill_block(struct rp_reads *reads, struct rp_ticket *ticket,
+                         const struct rp_block_read *block_read)
+{
+    const struct rp_file *file = &reads->files->files[block_read->shard];
+    RP_ASSERT(ticket->read_count == 0 && block_read->ticket == reads->number);
+    ticket->is_block_read = 1;
+    if (block_read->is_wanted) /* buffered reads fill the page cache themselves */
+        rp_residency_want(file->stretches, block_read->runs[0].first,
+                          block_read->runs[block_read->run_count - 1].last);
+    for (uint32_t i = 0; i < block_read->run_count; i++) {
+        const struct rp_block_run *run = &block_read->runs[i];
+        struct rp_file_range range = file_range(reads, file, block_read->shard,
+                                                block_read->past_cache, run->first, run->last);
+        uint64_t piece = piece_bytes(file, range.last - range.first);
+        for (uint64_t at = range.first; at < range.last; at += piece) {
+            RP_ASSERT(ticket->read_count < RP_TICKET_TRANSFERS_MAX);
+            struct rp_read *read = &ticket->reads[ticket->read_count++];
+            *read = (struct rp_read){.offset = at,
+                                     .shard = block_read->shard,
+                                     .past_cache = range.past_cache,
+                                     .data_offset = run->data_offset + (at - range.first)};
+            rp_file_range_end_read(&range, rp_min_u64(at + piece, range.last), read);
+        }
+    }
+}

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_column.c — `ringpack column -c CONFIG --column NAME=FILE`: a value for each token becomes a
+ * side column, in a file next to each shard (corpus/side_file.h).
+ *
+ * Flow: open the corpus of the config, without its columns → open the .npy files, compare their
+ * types and their rows with the tokens of the shards → write a file for each shard in turn. Each is
+ * whole or as it was, so after a kill the same command with --replace writes all of them. */
+#include <errno.h>
+#include <glob.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "cmd.h"
+#include "cmd_config.h"
+#include "column/npy.h"
+#include "corpus/sides.h"
+#include "interrupt.h"
+#include "stream.h"
+
+#define READ_BYTES (256u << 10)
+
+struct arguments {
+    struct rp_cmd_line line;
+    struct wanted {
+        char *name; /* NAME=FILE, cut into the two */
+        const char *file;
+    } column;
+    const char *source;
+    bool bf16, replace, check, quiet;
+};
+
+/* One command on an open corpus. */
+struct adding {
+    const struct arguments *arguments;
+    const struct rp_corpus *corpus;
+    uint32_t first, shards; /* those of the source */
+    struct rp_npy *files;
+    uint32_t file_count, file; /* all, and the one that is read */
+    uint64_t row;              /* in that one */
+    uint8_t *buffer;
+};
+
+static bool take_column(const char *text, void *place)
+{
+    struct wanted *wanted = place;
+    const char *equals = strchr(text, '=');
+    if (!equals || equals == text || equals[1] == 0 || wanted->name)
+        return false;
+    wanted->name = strdup(text);
+    if (!wanted->name)
+        return false;
+    wanted->name[equals - text] = 0;
+    wanted->file = wanted->name + (equals - text) + 1;
+    return true;
+}
+
+static int check(void *parsed)
+{
+    const struct arguments *arguments = parsed;
+    if (!arguments->line.path && arguments->line.setting_count == 0)
+        return rp_cmd_misuse("column", "expected -c CONFIG");
+    if (arguments->check == (arguments->column.name != NULL))
+        return rp_cmd_misuse("column", "expected --column NAME=FILE, or --check");
+    if (arguments->check)
+        return RP_EXIT_FINE;
+    if (!rp_sidefile_is_name(arguments->column.name))
+        return rp_cmd_misuse("column",
+                             "column `%.60s`: expected a small letter or `_`, then small letters, "
+                             "digits or `_`, at most 31 bytes, and no name of a section or of a "
+                             "profile's field",
+                             arguments->column.name);
+    return RP_EXIT_FINE;
+}
+
+/* ---- the source and the files ---------------------------------------------------------------- */
+
+static int find_shards(struct adding *adding, struct rp_error *error)
+{
+    const struct rp_corpus *corpus = adding->corpus;
+    const char *name = adding->arguments->source;
+    uint32_t sources = rp_corpus_source_count(corpus), first = 0, s = 0;
+    if (!name && sources > 1)
+        return rp_fail(error, -RP_E_USAGE, "give --source NAME",
+                       "the config has %u sources: expected the name of one", sources);
+    for (; name && s < sources && strcmp(rp_source_name(rp_corpus_source(corpus, s)), name); s++)
+        first += rp_source_shards(rp_corpus_source(corpus, s));
+    if (s == sources)
+        return rp_fail(error, -RP_E_USAGE, "`ringpack config show` has the sources",
+                       "the config has no source `%.63s`", name);
+    adding->first = first;
+    adding->shards = rp_source_shards(rp_corpus_source(corpus, s));
+    return 0;
+}
+
+static int compare_paths(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int open_files(struct adding *adding, const glob_t *found, struct rp_error *error)
+{
+    char expected[RP_SIDE_TYPE_BYTES], has[RP_SIDE_TYPE_BYTES];
+    adding->files = rp_calloc(found->gl_pathc, sizeof *adding->files);
+    if (!adding->files)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for %zu files", found->gl_pathc);
+    int code = 0;
+    for (size_t i = 0; i < found->gl_pathc && code == 0; i++) {
+        struct rp_npy *npy = &adding->files[adding->file_count++];
+        code = rp_npy_open(npy, found->gl_pathv[i], adding->arguments->bf16, error);
+        if (code < 0 || memcmp(&npy->type, &adding->files[0].type, sizeof npy->type) == 0)
+            continue;
+        rp_sidefile_type_text(&adding->files[0].type, expected);
+        rp_sidefile_type_text(&npy->type, has);
+        code = rp_fail(error, -RP_E_MISMATCH, "save all of them with one dtype and one width",
+                       "%s: expected %s, as in %s, found %s", npy->path, expected,
+                       adding->files[0].path, has);
+    }
+    return code;
+}
+
+/* An entry for each token; file by file if there are as many files as shards. */
+static int check_rows(const struct adding *adding, struct rp_error *error)
+{
+    uint64_t expected = 0, rows = 0, entries = 0;
+    bool is_paired = adding->file_count == adding->shards && adding->shards > 1;
+    int code = 0;
+    for (uint32_t i = 0; i < adding->shards && code == 0; i++) {
+        code = rp_sides_count_entries(adding->corpus, adding->first + i,
+                                      adding->arguments->column.name, &entries, error);
+        expected += entries;
+        if (code == 0 && is_paired && adding->files[i].rows != entries)
+            return rp_fail(error, -RP_E_MISMATCH,
+                           "files are taken in bytewise order of their names, one for each shard",
+                           "%s: expected %" PRIu64 " rows, as %s has tokens, found %" PRIu64,
+                           adding->files[i].path, entries,
+                           rp_corpus_shard(adding->corpus, adding->first + i)->path,
+                           adding->files[i].rows);
+    }
+    for (uint32_t i = 0; i < adding->file_count; i++)
+        rows += adding->files[i].rows;
+    if (code < 0 || rows == expected)
+        return code;
+    return rp_fail(
+        error, -RP_E_MISMATCH,
+        "give a row for each token of the token files, separators included, in the order "
+        "of the shards; `ringpack inspect` has the numbers of tokens",
+        "%s: expected %" PRIu64 " rows, as the source has tokens, found %" PRIu64,
+        adding->arguments->column.file, expected, rows);
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static int copy_rows(struct adding *adding, struct rp_side_writer *writer, uint64_t rows,
+                     struct rp_error *error)
+{
+    uint32_t width = writer->type.bytes;
+    int code = 0;
+    while (rows > 0 && code == 0) {
+        const struct rp_npy *npy = &adding->files[adding->file];
+        uint64_t some = rp_min_u64(rp_min_u64(rows, READ_BYTES / width), npy->rows - adding->row);
+        code = rp_interrupt_check("each file is whole or as it was", error);
+        if (code == 0 && some > 0)
+            code = rp_file_read_at(npy->fd, npy->path, adding->buffer, (size_t)some * width,
+                                   npy->at + adding->row * width, error);
+        if (code == 0)
+            code = rp_sidefile_add(writer, adding->buffer, (size_t)some * width, error);
+        rows -= some;
+        adding->row += some;
+        if (adding->row == npy->rows) {
+            adding->file++;
+            adding->row = 0;
+        }
+    }
+    return code;
+}
+
+static int write_shard(struct adding *adding, uint32_t i, struct rp_error *error)
+{
+    const struct arguments *arguments = adding->arguments;
+    const struct rp_shard *shard = rp_corpus_shard(adding->corpus, adding->first + i);
+    struct rp_side_writer writer;
+    char type[RP_SIDE_TYPE_BYTES], text[RP_CMD_TEXT_BYTES];
+    uint64_t entries;
+    char *path = rp_sidefile_path(shard->path, arguments->column.name);
+    int code = path ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for a name");
+    if (code == 0)
+        code = rp_sides_count_entries(adding->corpus, adding->first + i, arguments->column.name,
+                                      &entries, error);
+    if (code == 0) {
+        code = rp_sidefile_begin(&writer, path, &adding->files[0].type, error);
+        if (code == 0)
+            code = copy_rows(adding, &writer, entries, error);
+        if (code == 0)
+            code = rp_sidefile_finish(&writer, error);
+        rp_sidefile_discard(&writer);
+    }
+    rp_sidefile_type_text(&adding->files[0].type, type);
+    if (code == 0 && !arguments->quiet)
+        printf("%s: %s, %s tokens\n", path, type, rp_cmd_count_text(entries, text));
+    free(path);
+    return code;
+}
+
+static int check_absent(const struct adding *adding, struct rp_error *error)
+{
+    int code = 0;
+    for (uint32_t i = 0; i < adding->shards && code == 0; i++) {
+        const struct rp_shard *shard = rp_corpus_shard(adding->corpus, adding->first + i);
+        char *path = rp_sidefile_path(shard->path, adding->arguments->column.name);
+        if (!path || (!adding->arguments->replace && access(path, F_OK) == 0))
+            code = rp_fail(error, path ? -RP_E_USAGE : -ENOMEM,
+                           "give --replace, or choose another name",
+                           "%s: this column is there already", path ? path : shard->path);
+        free(path);
+    }
+    return code;
+}
+
+static int add(struct adding *adding, const glob_t *found, struct rp_error *error)
+{
+    int code = find_shards(adding, error);
+    if (code == 0)
+        code = open_files(adding, found, error);
+    if (code == 0)
+        code = check_rows(adding, error);
+    if (code == 0)
+        code = check_absent(adding, error);
+    adding->buffer = malloc(READ_BYTES);
+    if (code == 0 && !adding->buffer)
+        code = rp_fail(error, -ENOMEM, NULL, "out of memory");
+    for (uint32_t i = 0; i < adding->shards && code == 0; i++)
+        code = write_shard(adding, i, error);
+    return code;
+}
+
+/* Compare the columns of the config with their hashes. */
+static int check_columns(const struct arguments *arguments, const struct rp_config *config)
+{
+    struct rp_error error = {0};
+    struct rp_corpus *corpus = NULL;
+    int code = config->sides.count
+                   ? rp_stream_open_corpus(&corpus, config, false, &error)
+                   : rp_fail(&error, -RP_E_USAGE, "name them: `columns`, `label_columns`",
+                             "the config has no columns");
+    if (code == 0)
+        code = rp_sides_verify(rp_corpus_sides(corpus), &error);
+    if (code == 0 && !arguments->quiet)
+        printf("%u columns are as they were written\n", config->sides.count);
+    rp_corpus_close(corpus);
+    return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
+}
+
+static int run(void *parsed, const struct rp_config *config)
+{
+    if (((const struct arguments *)parsed)->check)
+        return check_columns(parsed, config);
+    struct adding adding = {.arguments = parsed};
+    struct rp_error error = {0};
+    struct rp_corpus *corpus = NULL;
+    struct rp_config plain = *config; /* its columns may be those that are to be made */
+    glob_t found = {0};
+    plain.sides.count = 0;
+    int status = glob(adding.arguments->column.file, GLOB_NOSORT, NULL, &found);
+    int code = status == 0 ? 0
+                           : rp_fail(&error, -ENOENT, NULL, "%s: no file has this name",
+                                     adding.arguments->column.file);
+    if (code == 0) { /* glob would sort by the locale */
+        qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, compare_paths);
+        code = rp_stream_open_corpus(&corpus, &plain, false, &error);
+    }
+    adding.corpus = corpus;
+    if (code == 0)
+        code = add(&adding, &found, &error);
+    for (uint32_t i = 0; i < adding.file_count; i++)
+        rp_npy_close(&adding.files[i]);
+    free(adding.files);
+    free(adding.buffer);
+    rp_corpus_close(corpus);
+    globfree(&found);
+    return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
+}
+
+static const struct rp_option options[] = {
+    {RP_TAKE("column", "NAME=FILE", struct arguments, column, take_column),
+     .expected = "NAME=FILE, once",
+     .help = "the column, and the .npy file or the pattern of files with its values"},
+    {RP_TEXT("source", "NAME", struct arguments, source),
+     .help = "the source of the tokens (default: the only one)"},
+    {RP_FLAG("bf16", struct arguments, bf16), .help = "values of two bytes are bfloat16"},
+    {RP_FLAG("replace", struct arguments, replace), .help = "replace a column of this name"},
+    {RP_FLAG("check", struct arguments, check),
+     .help = "compare the columns that the config names with their hashes, and write nothing"},
+    {RP_FLAG("quiet", struct arguments, quiet), .letter = 'q', .help = "print nothing"},
+    {0}};
+
+int rp_cmd_column(int argc, char **argv)
+{
+    static const struct rp_verb verb = {
+        .name = "column",
+        .usage = "-c CONFIG --column NAME=FILE.npy | --check",
+        .help =
+            "Write a side column next to the shards of a source: a value for each token, such "
+            "as a loss weight, a log-probability, or the top-k of a teacher. The keys `columns` "
+            "and `label_columns` of a config bring it into batches.",
+        .notes =
+            "A file has a row for each token of the token files, in the order of the shards: one "
+            "dimension, or two with the values of a token in a row of at most 512 bytes. Tokens "
+            "that separate documents have rows too. Several files are read in bytewise order of "
+            "their names; if there are as many as shards, each must have the rows of its shard.\n\n"
+            "The column of PREFIX.bin is PREFIX.NAME.col, with a hash of each 4096 bytes. A run "
+            "that uses it need not stop for a new column, but it ends if one that it reads is "
+            "replaced.",
+        .options = options,
+        .takes = RP_TAKES_CONFIG,
+        .check = check,
+        .run = run};
+    struct arguments arguments = {0};
+    rp_interrupt_catch_once();
+    return rp_cmd_config_run(&verb, &arguments, argc, argv);
+}
