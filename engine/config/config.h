@@ -77,6 +77,10 @@ struct rp_config {
     char *run;    /* trainers find the engine by this name: [A-Za-z0-9._-]{1,64}; default "default"
                    */
 
+    struct rp_config_streams streams; /* none */
+    char *stream;                     /* the one that is meant; NULL: the main one */
+    bool is_repeated; /* it is another than the main stream: trainers read it in passes */
+
     /* the stream: identity (engine/plan/STREAM.md) */
     struct rp_config_source *sources;
     uint32_t source_count;
@@ -220,6 +224,14 @@ void rp_config_place_text(const struct rp_config *config, const char *key,
 
 /* The version of a run that begins, if its config has none (plan/STREAM2.md section 12.6). */
 #define RP_STREAM_VERSION_NEW 2u
+
+/** Make this the config of the stream that `stream` names, or of the main one, `train` or else the
+ * first: its keys replace the keys at the top, but for options. The run of another stream than the
+ * main one is RUN.STREAM. No effect without `streams`, or if it was called before.
+ * rp_config_finish calls it; commands that read `run` or `checkpoint_dir` before call it first. */
+RP_MUST_CHECK int rp_config_choose_stream(struct rp_config *config, struct rp_error *error);
+/** The name of the chosen stream; NULL without `streams`. */
+const char *rp_config_stream_name(const struct rp_config *config);
 
 /** The run continues from a state of this stream version: a config without the key has it. Before
  * rp_config_finish. */

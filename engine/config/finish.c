@@ -400,7 +400,9 @@ int rp_config_make_private(struct rp_config *config, struct rp_error *error)
 
 int rp_config_finish(struct rp_config *config, struct rp_error *error)
 {
-    int code = rp_key_fill_texts(rp_config_key_table, RP_KEY_COUNT, config, error);
+    int code = rp_config_choose_stream(config, error);
+    if (code == 0)
+        code = rp_key_fill_texts(rp_config_key_table, RP_KEY_COUNT, config, error);
     if (code == 0)
         code = check_ranges(config, error);
     if (code == 0)

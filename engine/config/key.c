@@ -20,6 +20,8 @@
 #include "base/mem.h"
 #include "base/text.h"
 
+#define CORPUS "corpus"
+
 int rp_key_fail(struct rp_key_place place, const char *key, const char *hint,
                 struct rp_error *error, const char *format, ...)
 {
@@ -57,9 +59,11 @@ const struct rp_config_older_name rp_config_older_names[] = {
     {NULL, NULL},
 };
 
-/* `name`, or the name that the key has now. */
+/* `name`, or the present name of the key; `corpus` is another name of `sources`, as in Python. */
 static const char *newer(const char *name)
 {
+    if (!strcmp(name, CORPUS))
+        return "sources";
     for (const struct rp_config_older_name *entry = rp_config_older_names; entry->older; entry++)
         if (!strcmp(entry->older, name))
             return entry->name;
@@ -70,7 +74,7 @@ void rp_key_tell_older(const struct rp_config *config, const struct rp_key *key,
 {
     char wanted[RP_TEXT_WORD_MAX];
     undashed(wanted, name);
-    if (strcmp(wanted, key->name) != 0 && !config->is_kept)
+    if (strcmp(wanted, key->name) != 0 && strcmp(wanted, CORPUS) != 0 && !config->is_kept)
         rp_log(RP_LOG_WARNING,
                "config: `%s` is now `%s`; the next version does not read the older name", wanted,
                key->name);

@@ -45,6 +45,7 @@ enum rp_key_kind {
     RP_KIND_FILES,   /* to paths */
     RP_KIND_NUMBERS, /* to whole numbers */
     RP_KIND_STAGES,  /* list of stages */
+    RP_KIND_STREAMS, /* mapping of names to mappings of keys of the config */
 };
 
 #define RP_FORMAT_WORD(id, name) "|" name
@@ -61,6 +62,11 @@ enum rp_key_kind {
     X(run, run, TEXT, NULL, "default", 0, 0, "name by which trainers find the engine")             \
     X(sources, sources, SOURCES, NULL, "(required)", 0, 0,                                         \
       "where the tokens are: paths, or a mapping of name, weight, shards, format, ...")            \
+    X(streams, streams, STREAMS, NULL, "(the config is of one)", 0, 0,                             \
+      "streams of one engine by name, each with the keys in which it differs: {train: {}, eval: "  \
+      "{num_epochs: 1}}")                                                                          \
+    X(stream, stream, TEXT, NULL, "(train, or else the first)", 0, 0,                              \
+      "the one of the streams that is meant")                                                      \
     X(stream_version, stream_version, COUNT, NULL, "(2; of a run that resumes: its own)", 1, 2,    \
       "rules of the stream; 2 has stages, limits and selections (stages.md)")                      \
     X(seed, seed, COUNT, NULL, "0", 0, UINT64_MAX, "key of the order of documents")                \
@@ -421,6 +427,11 @@ bool rp_key_is_program_path(const struct rp_key *key, const char *text);
 RP_MUST_CHECK int rp_config_note_given(struct rp_config *config, const struct rp_key *key,
                                        const char *text, struct rp_error *error);
 
+/** Set the keys of a stream, but for those that options have set (yaml.c). */
+RP_MUST_CHECK int rp_config_read_stream(struct rp_config *config,
+                                        const struct rp_config_named_stream *stream,
+                                        struct rp_error *error);
+
 /** Set a nested key from the text of an option, which is YAML (yaml.c). */
 RP_MUST_CHECK int rp_config_set_nested(struct rp_config *config, const struct rp_key *key,
                                        const char *text, struct rp_error *error);
@@ -460,6 +471,7 @@ struct rp_config_source *rp_config_add_source(struct rp_config *config);
 RP_MUST_CHECK int rp_config_source_add_shard(struct rp_config_source *source, const char *directory,
                                              const char *path, struct rp_error *error);
 void rp_config_source_free(struct rp_config_source *source);
+void rp_config_free_sources(struct rp_config *config);
 
 /** Replace the patterns of a source by the files that match them (expand.c). */
 RP_MUST_CHECK int rp_config_source_expand(struct rp_config_source *source,

@@ -414,6 +414,8 @@ int rp_yaml_nested(struct rp_yaml *reader, const struct rp_key *key, void *objec
         return read_repeat(reader, key, field, node);
     case RP_KIND_STAGES:
         return read_stages(reader, key, field, node);
+    case RP_KIND_STREAMS:
+        return rp_yaml_streams(reader, key, field, node);
     default:
         return read_by_source(reader, key, field, node);
     }

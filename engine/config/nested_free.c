@@ -37,6 +37,15 @@ static void free_skip(struct rp_config_skip *skip)
     free(skip->all.ranges);
 }
 
+static void free_streams(struct rp_config_streams *streams)
+{
+    for (uint32_t i = 0; i < streams->count; i++) {
+        free(streams->streams[i].name);
+        rp_free_secret(streams->streams[i].keys);
+    }
+    free(streams->streams);
+}
+
 void rp_key_free_nested(const struct rp_key *key, void *object)
 {
     void *field = (char *)object + key->offset;
@@ -53,6 +62,9 @@ void rp_key_free_nested(const struct rp_key *key, void *object)
         break;
     case RP_KIND_STAGES:
         free_stages(field);
+        break;
+    case RP_KIND_STREAMS:
+        free_streams(field);
         break;
     default:
         free_by_source(field);

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/hide.h"
+#include "base/mem.h"
 #include "base/text.h"
 #include "config/key.h"
 
@@ -154,6 +156,18 @@ static void put_repeats(struct line *line, const struct rp_config_repeats *repea
     put(line, repeats->count ? "}" : "");
 }
 
+static void put_streams(struct line *line, const struct rp_config_streams *streams)
+{
+    for (uint32_t i = 0; i < streams->count; i++) {
+        char *keys = strdup(streams->streams[i].keys);
+        if (keys)
+            (void)rp_hide_in_value(keys);
+        put(line, "%s%s: %s", i ? ", " : "{", streams->streams[i].name, keys ? keys : "{}");
+        rp_free_secret(keys);
+    }
+    put(line, streams->count ? "}" : "");
+}
+
 static void put_nested(struct line *line, const struct rp_key *key, const void *object);
 
 static void put_stage(struct line *line, const struct rp_config_stage *stage)
@@ -206,6 +220,9 @@ static void put_nested(struct line *line, const struct rp_key *key, const void *
         break;
     case RP_KIND_STAGES:
         put_stages(line, field);
+        break;
+    case RP_KIND_STREAMS:
+        put_streams(line, field);
         break;
     default:
         put_by_source(line, key, field);

@@ -31,6 +31,7 @@ static const char *type_text(const struct rp_key *key)
     case RP_KIND_LIMITS:
     case RP_KIND_FILES:
     case RP_KIND_NUMBERS:
+    case RP_KIND_STREAMS:
         return "mapping";
     case RP_KIND_UNTIL:
     case RP_KIND_TEXT:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stages.h — the parts of a config that are nested: `stages`, `deal`, `skip`, `repeat`, `cost`. All
- * but `cost` are of stream version 2 (engine/plan/STREAM2.md). rp_config_finish compiles them to
- * rows. */
+/* stages.h — the nested parts of a config: `stages`, `deal`, `skip` and `repeat`, which belong to
+ * stream version 2 (engine/plan/STREAM2.md), `cost` and `streams`. rp_config_finish compiles stages
+ * and skips to rows. */
 #ifndef RP_CONFIG_STAGES_H
 #define RP_CONFIG_STAGES_H
 
@@ -127,6 +127,20 @@ struct rp_config_repeats {
 struct rp_config_stages {
     struct rp_config_stage *stages;
     uint32_t count;
+};
+
+/* `streams: {train: {}, eval: {num_epochs: 1}}`. None: the config is of one stream. */
+struct rp_config_named_stream {
+    char *name;
+    char *keys; /* its mapping, as YAML on one line */
+    bool saves; /* it has a checkpoint_dir of its own */
+    struct rp_config_place place;
+};
+#define RP_STREAMS_MAX 64u
+struct rp_config_streams {
+    struct rp_config_named_stream *streams;
+    uint32_t count;
+    uint32_t chosen; /* its number plus 1; 0: rp_config_choose_stream was not called */
 };
 
 /* The sizes of batches and steps by stage. A stage that changes none of them has no entry. */

@@ -130,6 +130,19 @@ static int read_value(struct rp_yaml *reader, const struct rp_key *key, void *ob
                     : rp_key_set(key, object, text, rp_yaml_place(reader, node), reader->error);
 }
 
+/* A key of a stream replaces the value of the file, but no option. */
+static int replace_value(struct rp_yaml *reader, const struct rp_key *key, void *object,
+                         const yaml_node_t *node)
+{
+    if (object != reader->config)
+        return read_value(reader, key, object, node);
+    if (reader->config->lines[key - rp_config_key_table] == RP_CONFIG_OPTION)
+        return 0;
+    if (key->kind == RP_KIND_SOURCES)
+        rp_config_free_sources(reader->config);
+    return read_value(reader, key, object, node);
+}
+
 static int read_document(struct rp_yaml *reader)
 {
     static const struct rp_key_list keys = {rp_config_key_table, RP_KEY_COUNT};
@@ -150,7 +163,7 @@ static int read_document(struct rp_yaml *reader)
     struct rp_config_place places[RP_KEY_COUNT] = {{0, 0}};
     int code = rp_yaml_mapping(reader, root, &keys, reader->config, places);
     for (size_t i = 0; i < RP_KEY_COUNT && code == 0; i++)
-        if (places[i].line)
+        if (places[i].line && (!reader->stream || reader->config->lines[i] != RP_CONFIG_OPTION))
             reader->config->lines[i] = places[i].line;
     return code;
 }
@@ -315,6 +328,23 @@ int rp_config_set_nested(struct rp_config *config, const struct rp_key *key, con
     struct rp_yaml reader = {
         .config = config, .path = path, .option = key, .value = read_value, .error = error};
     return read_text(&reader, text, strlen(text));
+}
+
+int rp_config_read_stream(struct rp_config *config, const struct rp_config_named_stream *stream,
+                          struct rp_error *error)
+{
+    bool is_option = config->lines[RP_KEY_streams] == RP_CONFIG_OPTION;
+    struct rp_yaml reader = {.config = config,
+                             .path = is_option ? "--streams" : config->called,
+                             .directory = is_option ? NULL : rp_path_directory(config->path),
+                             .stream = stream,
+                             .value = replace_value,
+                             .error = error};
+    if (!is_option && !reader.directory)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory while reading the config");
+    int code = read_text(&reader, stream->keys, strlen(stream->keys));
+    free(reader.directory);
+    return code;
 }
 
 int rp_config_read(struct rp_config *config, const char *path, struct rp_error *error)

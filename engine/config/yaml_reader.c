@@ -8,6 +8,9 @@
 
 struct rp_key_place rp_yaml_place(const struct rp_yaml *reader, const yaml_node_t *node)
 {
+    if (reader->stream) /* its text is one line of its own */
+        return (struct rp_key_place){reader->path, reader->stream->place.line,
+                                     reader->stream->place.column};
     return (struct rp_key_place){reader->path, (uint32_t)node->start_mark.line + 1,
                                  (uint32_t)node->start_mark.column + 1};
 }

@@ -15,6 +15,7 @@ struct rp_yaml {
     yaml_document_t document;
     uint32_t shards, pairs;      /* so far: a small text can name more, by aliases */
     const struct rp_key *option; /* its text is the value of this key; NULL: a file */
+    const struct rp_config_named_stream *stream; /* its text is its keys; NULL: it is not */
     /* Sets the value of a key in an object, of any kind. */
     int (*value)(struct rp_yaml *reader, const struct rp_key *key, void *object,
                  const yaml_node_t *node);
@@ -36,6 +37,10 @@ RP_MUST_CHECK int rp_yaml_text(struct rp_yaml *reader, const yaml_node_t *node, 
 RP_MUST_CHECK int rp_yaml_mapping(struct rp_yaml *reader, const yaml_node_t *node,
                                   const struct rp_key_list *list, void *object,
                                   struct rp_config_place *places);
+
+/** The value of `streams`; the keys of each are checked (streams.c). */
+RP_MUST_CHECK int rp_yaml_streams(struct rp_yaml *reader, const struct rp_key *key,
+                                  struct rp_config_streams *streams, const yaml_node_t *node);
 
 /** A nested value (nested.c). */
 RP_MUST_CHECK int rp_yaml_nested(struct rp_yaml *reader, const struct rp_key *key, void *object,

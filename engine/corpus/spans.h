@@ -100,8 +100,8 @@ static inline void rp_spans_expect(const struct rp_spans *spans, uint64_t docume
 /** Prefetch its first span. Any entry will do: memory outside the table is not read. */
 static inline void rp_spans_expect_first(const struct rp_spans *spans, uint64_t document)
 {
-    __builtin_prefetch((const void *)((uintptr_t)spans->table +
-                                      spans->ends[document] * sizeof *spans->table));
+    __builtin_prefetch(
+        (const void *)((uintptr_t)spans->table + spans->ends[document] * sizeof *spans->table));
 }
 
 #endif

@@ -57,12 +57,12 @@ struct rp_block_reads {
     struct rp_block_read *entries; /* [RP_BLOCK_READS_MAX], the youngest at (count - 1) mod that */
     uint32_t *buckets;             /* [RP_BLOCK_READS_MAX]: 1 + index, or 0 */
     uint64_t count;
-    uint64_t *ahead;       /* [lane, source]: position of the next block to read */
+    uint64_t *ahead;        /* [lane, source]: position of the next block to read */
     struct rp_block_at *at; /* [lane, source]: where the rows are that are dispatched */
-    bool *is_local;        /* [lane] */
-    bool leaves_lanes_out; /* some lane is not local, and has no block reads */
-    uint32_t pair_count;   /* lanes x sources */
-    uint32_t pair;         /* checked next */
+    bool *is_local;         /* [lane] */
+    bool leaves_lanes_out;  /* some lane is not local, and has no block reads */
+    uint32_t pair_count;    /* lanes x sources */
+    uint32_t pair;          /* checked next */
 };
 
 /** Find the runs that a block occupies in the file of its first document: sets shard and runs of

@@ -80,8 +80,7 @@ static bool may_be_overwritten(const struct rp_flow *flow, uint64_t position)
     if (position >= lowest_tail)
         return position - lowest_tail >= count;
     return rp_flow_catch_ups(flow) > 0 &&
-           lowest_tail - position + flow->arena.slot_count + 1 +
-                   rp_flow_step_states(&flow->options) >=
+           lowest_tail - position + flow->arena.slot_count + 1 + rp_queue_states(&flow->options) >=
                count;
 }
 

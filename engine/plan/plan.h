@@ -229,6 +229,7 @@ struct rp_plan_start {
     const struct rp_record *contract;
     const uint32_t *weights; /* other weights, accepted, in the order of the config; NULL: none */
     bool grow;               /* documents that were appended join */
+    bool keeps_records;      /* to deliver rows again: all records of the contract, and no other */
     /* Records that the run took while it ran; weights of the contract are known anyway. Entries
      * whose row is begun are ignored. */
     const struct rp_plan_record *ahead;

@@ -109,6 +109,11 @@ static void detach(struct rp_delivery *delivery, const struct rp_connection *con
         rp_seat_transition(seat, RP_SEAT_MIGRATE);
     else if (!RP_DEFECT(forget_detach))
         rp_seat_transition(seat, consumed_all ? RP_SEAT_DETACH_CONSUMED : RP_SEAT_DETACH);
+    if (!migrates && delivery->config->is_repeated && !RP_DEFECT(keep_left_position)) {
+        rp_delivery_move_seat(delivery, seat); /* its next consumer begins a pass */
+        delivery->is_to_rewind |= rp_seat_position(seat) > connection->first_batch ||
+                                  seat->rollback_epoch > 0;
+    }
     rp_log_event(RP_EVENT_detached, "%s detached (pid %d) at row %" PRIu64,
                  rp_seat_name(seat, name), connection->pid,
                  rp_delivery_row(delivery, rp_seat_position(seat)));

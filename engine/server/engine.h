@@ -18,7 +18,7 @@
 #include "flow/contents.h"
 #include "flow/flow.h"
 #include "flow/next_use.h"
-#include "flow/kept_steps.h"
+#include "flow/sums.h"
 #include "plan/plan.h"
 #include "server/far_plan.h"
 #include "server/life.h"
@@ -170,8 +170,8 @@ struct rp_stream {
     struct rp_plan *probe;         /* ours: checks tokens that trainers bring, and finds rows */
     struct rp_far_planner planner; /* finds rows that are far */
     struct rp_gain_log gain_log;
-    struct rp_far_row *far;        /* the requested row; NULL: near rows can be had, no far one */
-    struct rp_contract contract;   /* a view of: */
+    struct rp_far_row *far;      /* the requested row; NULL: near rows can be had, no far one */
+    struct rp_contract contract; /* a view of: */
     struct rp_mask_counts *mask_counts; /* [sources] */
     char *contract_text;
     char corpus_files[RP_HASH_HEX_BYTES]; /* trainers may expect it: config/description.h */
@@ -215,7 +215,7 @@ struct rp_delivery {
      * rollbacks, from 1; rollback_row is the row of the present one. */
     uint64_t rollback_epoch, rollback_row;
     struct rp_flow *flow;
-    struct rp_kept_steps *steps; /* sums of steps, for all flows */
+    struct rp_sums *steps; /* sums of steps, for all flows */
     enum rp_delivery_state state;
     struct rp_io_chosen io;
     bool direct;
@@ -224,6 +224,7 @@ struct rp_delivery {
     struct rp_prefill *prefill;       /* the cache's; NULL = none */
     uint64_t published, published_ns; /* the sum of all tails, and when it was first seen so */
     bool skipping_absent;             /* a seat was skipped since the last attach */
+    bool is_to_rewind; /* a repeated stream: a consumer has left, so the next one begins a pass */
 };
 
 static inline bool rp_delivery_runs(const struct rp_delivery *delivery)

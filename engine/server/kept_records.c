@@ -10,8 +10,10 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/run_journal.h"
 #include "config/description.h"
+#include "server/server.h"
 #include "stream.h"
 
 static int no_memory(struct rp_error *error)
@@ -191,4 +193,23 @@ int rp_engine_describe(struct rp_engine *engine, struct rp_error *error)
     stream->contract = contract;
     stream->identity = rp_record_hash(&stream->contract.stream);
     return rp_config_describe_files(stream->corpus_files, engine->config, error);
+}
+
+bool rp_contract_of_checkpoint(const struct rp_checkpoint *checkpoint, struct rp_contract *contract)
+{
+    size_t bytes;
+    const char *text = checkpoint
+                           ? rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTRACT, &bytes)
+                           : NULL;
+    return text && rp_contract_open(contract, text, bytes, NULL) == 0;
+}
+
+const struct rp_record *rp_engine_records_of(const struct rp_engine *engine,
+                                             const struct rp_checkpoint *checkpoint,
+                                             struct rp_contract *contract)
+{
+    const struct rp_record *given = engine->options->records;
+    if (given || !rp_contract_of_checkpoint(checkpoint, contract))
+        return given;
+    return &contract->stream;
 }

@@ -26,6 +26,14 @@ RP_MUST_CHECK int rp_engine_take_records(struct rp_engine *engine,
                                          const struct rp_records_ahead *ahead,
                                          struct rp_error *error);
 
+/** The contract of a checkpoint (NULL: none); false: it has none. */
+bool rp_contract_of_checkpoint(const struct rp_checkpoint *checkpoint,
+                               struct rp_contract *contract);
+/** The stream record of the run so far, as a start knows it; NULL: it does not. */
+const struct rp_record *rp_engine_records_of(const struct rp_engine *engine,
+                                             const struct rp_checkpoint *checkpoint,
+                                             struct rp_contract *contract);
+
 /** Describe the stream of the engine's plan: the contract and its identity. */
 RP_MUST_CHECK int rp_engine_describe(struct rp_engine *engine, struct rp_error *error);
 

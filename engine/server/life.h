@@ -68,6 +68,7 @@ struct rp_engine_life {
     int code;                /* that rp_engine_run returns */
     bool stage_ended;        /* then it returns RP_ENGINE_STAGE_ENDED in place of 0 */
     struct rp_error *error;  /* belongs to that code */
+    uint64_t left_ns;        /* CLOCK_MONOTONIC: the lifeline ended, and trainers are awaited */
     uint64_t failed_ns;      /* CLOCK_MONOTONIC: delivery ended */
     uint64_t absent_wait_ns; /* since then only seats without a consumer are awaited, or 0 */
 };

@@ -358,8 +358,8 @@ static int apply(struct rp_engine *engine, struct rp_grown *grown, struct rp_err
     if (code >= 0)
         code = rp_engine_describe(engine, error);
     rp_flow_forget_states_after(engine->delivery.flow, published);
-    rp_kept_steps_forget_from(engine->delivery.steps,
-                              rp_delivery_row(&engine->delivery, begun_end(&engine->delivery)));
+    rp_sums_forget_from(engine->delivery.steps,
+                        rp_delivery_row(&engine->delivery, begun_end(&engine->delivery)));
     if (stream->kept_row > published) {
         free(stream->kept_state);
         stream->kept_state = NULL;
@@ -377,11 +377,10 @@ static int change(struct rp_engine *engine, const struct wanted *wanted, struct 
     int code = check_row(engine, wanted, error); /* tails are final now */
     if (code >= 0)
         code = append_record(engine, is_grown ? grown->plan : engine->stream.plan, wanted, error);
-    if (code >= 0) {
+    if (code >= 0 && !RP_DEFECT(lose_live_records))
         code = rp_engine_journal_record(engine, wanted->record.row, wanted->documents, wanted->text,
                                         &is_unknown, error);
-        is_written = code >= 0;
-    }
+    is_written = code >= 0;
     if (is_written)
         code = apply(engine, grown, error);
     *has_failed = is_unknown || (is_written && code < 0);

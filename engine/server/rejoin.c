@@ -36,9 +36,11 @@
 #include "server/rejoin_decide.h"
 #include "server/rings.h"
 #include "server/seats.h"
+#include "server/shutdown.h"
 #include "server/start.h"
 
 #define SKIP_ABSENT_AFTER_NS 5000000000u
+#define SKIP_LEFT_AFTER_NS 50000000u /* of a pass: a rank may leave it early */
 
 /* The row and the token that a consumer's request names. */
 struct asked {
@@ -196,7 +198,7 @@ static int begin_stream(struct rp_engine *engine, uint64_t row, struct rp_error 
     rp_engine_forget_far(engine);
     free(stream->kept_state);
     stream->kept_state = NULL;
-    rp_kept_steps_forget_from(engine->delivery.steps, 0);
+    rp_sums_forget_from(engine->delivery.steps, 0);
     stream->start_row = row;
     stream->is_reweighted = rp_plan_is_reweighted(stream->probe);
     return 0;
@@ -326,7 +328,9 @@ void rp_delivery_skip_absent(struct rp_delivery *delivery)
         delivery->published_ns = now;
         return;
     }
-    if (now - delivery->published_ns < SKIP_ABSENT_AFTER_NS && !delivery->skipping_absent)
+    uint64_t patience_ns = delivery->config->is_repeated ? SKIP_LEFT_AFTER_NS
+                                                         : SKIP_ABSENT_AFTER_NS;
+    if (now - delivery->published_ns < patience_ns && !delivery->skipping_absent)
         return;
     for (uint32_t s = 0; s < delivery->seat_count; s++) {
         struct rp_seat *seat = &delivery->seats[s];
@@ -341,4 +345,26 @@ void rp_delivery_skip_absent(struct rp_delivery *delivery)
         rp_seat_transition(seat, RP_SEAT_SKIP);
         rp_ring_skip_seat(seat->ring, seat->replica, true);
     }
+}
+
+void rp_engine_rewind(struct rp_engine *engine)
+{
+    struct rp_delivery *delivery = &engine->delivery;
+    if (!delivery->is_to_rewind || rp_delivery_has_consumer(delivery, NULL) ||
+        !rp_delivery_runs(delivery))
+        return;
+    const struct rp_request none = {.next_row = RP_NEXT_ROW_ANY};
+    const struct asked asked = {.request = &none};
+    uint64_t row = engine->stream.start_row;
+    struct rp_placement placement = {.action = RP_PLACEMENT_MOVE_ALL, .row = row, .step_row = row};
+    placement.renumbers = !rp_numbering_has(&delivery->numbering, row);
+    if (placement.renumbers)
+        rp_numbering_begin(&delivery->other, row);
+    placement.batch = rp_numbering_batch(
+        placement.renumbers ? &delivery->other : &delivery->numbering, row);
+    delivery->is_to_rewind = false;
+    end_skipping(delivery);
+    int code = move_all(engine, &asked, &placement, engine->life.error);
+    if (code < 0)
+        rp_engine_fail(engine, code);
 }

@@ -97,7 +97,7 @@ static int open_seats(struct rp_engine *engine, struct rp_error *error)
     delivery->rings = rp_calloc(c->rank_count, sizeof *delivery->rings);
     delivery->seats = rp_calloc((size_t)c->rank_count * c->replicas, sizeof *delivery->seats);
     engine->stream.mask_counts = rp_calloc(c->source_count, sizeof *engine->stream.mask_counts);
-    delivery->steps = rp_kept_steps_make();
+    delivery->steps = rp_sums_make();
     engine->peers.connections = connections;
     for (uint32_t i = 0; connections && i < RP_CONNECTIONS_MAX; i++)
         connections[i].fd = -1;
@@ -224,8 +224,7 @@ static void serve_lifeline(struct rp_engine *engine)
     if (got > 0 || (got < 0 && (errno == EINTR || errno == EAGAIN)))
         return;
     (void)epoll_ctl(engine->loop.epoll_fd, EPOLL_CTL_DEL, engine->options->lifeline_fd, NULL);
-    rp_log_event(RP_EVENT_stopping, "the process that started this engine is gone: stopping");
-    rp_engine_begin_stop(engine, RP_SHUTDOWN_LIFELINE);
+    rp_engine_leave(engine);
 }
 
 static void serve_event(struct rp_engine *engine, const struct epoll_event *event)
@@ -324,6 +323,9 @@ static void wait_for_events(struct rp_engine *engine, uint32_t *idle)
     bool parked = !rp_delivery_runs(&engine->delivery) || rp_flow_park(engine->delivery.flow) ||
                   rp_life_has_failed(&engine->life);
     poll_events(engine, parked ? PARK_MS : 0);
+    if (!rp_life_is_running(&engine->life))
+        return;
+    rp_engine_rewind(engine);
     if (rp_life_is_running(&engine->life))
         rp_delivery_skip_absent(&engine->delivery);
 }
@@ -420,6 +422,9 @@ int rp_engine_run(const struct rp_engine_options *options, struct rp_error *erro
     if (engine.loop.is_signalled)
         rp_loop_let_signals_end_us(&engine.loop);
     rp_engine_close(&engine);
+    if (options->was_stopped)
+        *options->was_stopped = engine.life.shutdown == RP_SHUTDOWN_SIGNAL ||
+                                engine.life.shutdown == RP_SHUTDOWN_REQUEST;
     bool is_stage_end = engine.life.code == 0 && engine.life.stage_ended;
     return is_stage_end ? RP_ENGINE_STAGE_ENDED : engine.life.code;
 }

@@ -33,12 +33,18 @@ struct rp_engine_options {
     const void *state;              /* state token to start from, or NULL */
     size_t state_bytes;
     const char *state_path; /* its file, for messages; NULL = not known */
-    bool fresh;             /* as resume: fresh in the config */
-    bool accept_weights;    /* take the config's weights from the start row on */
-    bool keep_journal;      /* write the run journal into checkpoint_dir */
-    int ready_fd;           /* gets "ready\n" once trainers can attach; -1 = none */
-    int lifeline_fd;        /* the engine stops when it reads end of file; -1 = none */
+    /* Stream record of a contract: rows are delivered again as a run had them, with all of its
+     * records. NULL = none */
+    const struct rp_record *records;
+    bool fresh;          /* as resume: fresh in the config */
+    bool accept_weights; /* take the config's weights from the start row on */
+    bool keep_journal;   /* write the run journal into checkpoint_dir */
+    bool stays;          /* the end of the stream does not end the engine: only a signal, a request,
+                            or the end of the lifeline; then trainers at the end are awaited */
+    int ready_fd;        /* gets "ready\n" once trainers can attach; -1 = none */
+    int lifeline_fd;     /* the engine stops when it reads end of file; -1 = none */
     const struct rp_engine_observer *observer; /* NULL = none */
+    bool *was_stopped; /* out: a signal or a request has ended it; NULL = not wanted */
 };
 
 /* The result of an engine whose next start begins a stage of another seq_len. */

@@ -13,10 +13,12 @@
 #include "server/recorder.h"
 #include "server/revalidate.h"
 #include "server/save.h"
+#include "server/seats.h"
 #include "server/shutdown.h"
 #include "server/start.h"
 
 #define FAILED_WAIT_NS 10000000000u /* as long as a trainer searches for its engine by default */
+#define LEFT_WAIT_NS 30000000000u   /* as long as a Loader waits for other ranks at the end */
 #define ABSENT_WAIT_MINUTES 10u     /* enough for a long step, or to start a rank by hand */
 
 void rp_engine_begin_stop(struct rp_engine *engine, enum rp_shutdown shutdown)
@@ -110,9 +112,37 @@ static bool tell_stage_end(struct rp_engine *engine)
     return true;
 }
 
+/* Are trainers in the last batches that this engine has? */
+static bool is_finishing(const struct rp_engine *engine)
+{
+    bool may_finish = engine->config->is_repeated || engine->delivery.state == RP_DELIVERY_ENDED;
+    return engine->options->stays && may_finish && rp_life_is_running(&engine->life) &&
+           rp_delivery_has_consumer(&engine->delivery, NULL);
+}
+
+void rp_engine_leave(struct rp_engine *engine)
+{
+    if (engine->life.left_ns == 0)
+        engine->life.left_ns = rp_now_ns();
+    bool is_late = rp_now_ns() - engine->life.left_ns >= LEFT_WAIT_NS;
+    if (!is_late && is_finishing(engine))
+        return;
+    rp_log_event(RP_EVENT_stopping, "the process that started this engine is gone: stopping");
+    rp_engine_begin_stop(engine, RP_SHUTDOWN_LIFELINE);
+}
+
+static bool is_next_stage(const struct rp_plan *plan)
+{
+    struct rp_plan_stage next;
+    return rp_plan_next_stage(plan, &next);
+}
+
 static void stop_when_delivered(struct rp_engine *engine)
 {
     const struct rp_seat *missing;
+    if (engine->options->stays &&
+        !(engine->delivery.state == RP_DELIVERY_ENDED && is_next_stage(engine->stream.plan)))
+        return;
     enum delivery delivery = delivery_of(&engine->delivery, &missing);
     if (delivery == IN_USE)
         engine->life.absent_wait_ns = 0;
@@ -149,6 +179,8 @@ static bool is_awaited(const struct rp_delivery *delivery, uint64_t failed_ns)
 void rp_engine_follow_life(struct rp_engine *engine)
 {
     const struct rp_engine_life *life = &engine->life;
+    if (rp_life_is_running(life) && life->left_ns)
+        rp_engine_leave(engine);
     if (rp_life_is_running(life))
         stop_when_delivered(engine);
     if (life->life_state == RP_LIFE_FAILED && !is_awaited(&engine->delivery, life->failed_ns))
@@ -209,5 +241,5 @@ void rp_engine_close(struct rp_engine *engine)
     free(engine->config_text);
     free(engine->stream.contract_text);
     free(engine->stream.mask_counts);
-    rp_kept_steps_free(engine->delivery.steps);
+    rp_sums_free(engine->delivery.steps);
 }

@@ -11,6 +11,9 @@
 
 /** Take a last checkpoint if there is a directory for it, then end. */
 void rp_engine_begin_stop(struct rp_engine *engine, enum rp_shutdown shutdown);
+/** The lifeline has ended: stop. An engine that stays (server.h) first waits, for a bounded time,
+ * for trainers that read to the end; it is called again until then. */
+void rp_engine_leave(struct rp_engine *engine);
 /** Stop the stream with *engine->life.error, and inform the trainers. They may still take the
  * published batches. */
 void rp_engine_fail(struct rp_engine *engine, int code);

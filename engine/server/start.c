@@ -85,16 +85,6 @@ static void warn_of_settings(const struct rp_config *config, const struct rp_cor
     }
 }
 
-/* The contract of a checkpoint; false: it has none. */
-static bool contract_of(const struct rp_checkpoint *checkpoint, struct rp_contract *contract)
-{
-    size_t bytes;
-    const char *text = checkpoint
-                           ? rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTRACT, &bytes)
-                           : NULL;
-    return text && rp_contract_open(contract, text, bytes, NULL) == 0;
-}
-
 /* Log the settings in which this run differs from the run that wrote the checkpoint. All of these
  * may change, but a change may be a mistake. A checkpoint of an older ringpack has no contract. */
 static void tell_changes(const struct rp_stream *stream, const struct rp_checkpoint *checkpoint)
@@ -103,7 +93,7 @@ static void tell_changes(const struct rp_stream *stream, const struct rp_checkpo
                                             stream->config->weight_unit, 0};
     struct rp_contract had;
     struct rp_error difference;
-    if (!contract_of(checkpoint, &had))
+    if (!rp_contract_of_checkpoint(checkpoint, &had))
         return;
     if (rp_contract_compare(&had, &stream->contract, &sides, &difference) < 0)
         rp_log_event(RP_EVENT_contract_changed, "changed since the checkpoint: %s",
@@ -269,12 +259,13 @@ static int start_plan(struct rp_engine *engine, const struct rp_checkpoint *chec
                       const struct rp_records_ahead *ahead, struct rp_error *error)
 {
     struct rp_contract contract;
-    bool is_known = contract_of(checkpoint, &contract);
-    const struct rp_plan_start start = {.accept_weights = accept_weights,
-                                        .contract = is_known ? &contract.stream : NULL,
-                                        .grow = engine->config->grow,
-                                        .ahead = ahead->list,
-                                        .ahead_count = ahead->count};
+    const struct rp_plan_start start = {
+        .accept_weights = accept_weights,
+        .contract = rp_engine_records_of(engine, checkpoint, &contract),
+        .keeps_records = engine->options->records != NULL,
+        .grow = engine->config->grow,
+        .ahead = ahead->list,
+        .ahead_count = ahead->count};
     return rp_plan_start(engine->stream.plan, token, token_bytes, &start, error);
 }
 
@@ -360,7 +351,7 @@ static bool has_same_rows(const struct rp_stream *stream, const struct rp_checkp
 {
     struct rp_contract had;
     return rp_plan_version(stream->plan) == 1 || RP_DEFECT(keep_grown_contents) ||
-           (contract_of(checkpoint, &had) &&
+           (rp_contract_of_checkpoint(checkpoint, &had) &&
             rp_hash128_equal(rp_record_hash(&had.stream), stream->identity));
 }
 
@@ -409,7 +400,7 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
         code = save_start_state(stream, error);
     if (code >= 0)
         code = check_first_row(stream, error);
-    if (code >= 0 && contract_of(checkpoint, &had))
+    if (code >= 0 && rp_contract_of_checkpoint(checkpoint, &had))
         code = rp_stream_check_columns(&had, &stream->contract, error);
     engine->saving.started_reweighted = reweighted;
     if (code >= 0 && checkpoint) {
@@ -450,9 +441,8 @@ static int open_corpus(struct rp_engine *engine, const struct rp_checkpoint *che
     bool has_contents = checkpoint &&
                         rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTENTS, &bytes);
     struct rp_contract contract;
-    bool is_known = contract_of(checkpoint, &contract);
     int code = rp_stream_open_corpus_with(&engine->stream.corpus, engine->config, has_contents,
-                                          is_known ? &contract.stream : NULL,
+                                          rp_engine_records_of(engine, checkpoint, &contract),
                                           saving->checkpoints ? &gate : NULL, error);
     /* A directory that cannot be written is reported as such, not as an error of the source. */
     int tried = code < 0 && saving->checkpoints ? finish_trial(saving->checkpoints, error) : 0;

@@ -95,6 +95,19 @@ static json_t *run_object(const struct rp_engine *engine)
                      (json_int_t)rp_numbering_base(numbering), "drop_last", config->drop_last);
 }
 
+/* The name of this stream, and of all streams; none if the config is of one. */
+static void add_streams(json_t *object, const struct rp_config *config)
+{
+    const struct rp_config_streams *streams = &config->streams;
+    const char *name = rp_config_stream_name(config);
+    json_t *names = json_array();
+    for (uint32_t i = 0; i < streams->count; i++)
+        json_array_append_new(names, json_string(streams->streams[i].name));
+    json_object_set_new(object, "stream_name", name ? json_string(name) : json_null());
+    json_object_set_new(object, "streams", names);
+    json_object_set_new(object, "is_repeated", json_boolean(config->is_repeated));
+}
+
 /* The counts of delivered batches. */
 static void add_counts(json_t *object, const struct rp_engine *engine,
                        const struct rp_flow_counts *counts)
@@ -227,6 +240,7 @@ char *rp_engine_stat(struct rp_engine *engine)
     rp_delivery_poll_rings(&engine->delivery);
     rp_flow_counts(engine->delivery.flow, &counts);
     json_t *object = run_object(engine);
+    add_streams(object, engine->config);
     rp_stat_add_progress(object, engine);
     add_counts(object, engine, &counts);
     rp_stat_add_read_mode(object, engine, &counts);

@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from calendars import with_calendar
+from calendars import drawn, with_calendar
 
 CONTROL_KILLS = 80
 CONTROL_TRIES = 20
@@ -63,21 +63,23 @@ class Ledger:
 
 
 # ---- the output ----------------------------------------------------------------------------------
+ENDS = {"one": [50, 90], "two": [60, 140]}  # documents up to the end of each shard
 PROFILES = ["full", "min", "hf", "megatron", "grain", "olmo", "torchtitan"]
 
 
 def write_corpus(folder, program):
-    """Three sources: two that `convert` makes of text, and raw tokens."""
+    """Three sources: two of two shards each that `convert` makes of text, and raw tokens."""
     generator = random.Random(20)
     text = folder / "text"
     text.mkdir()
     for number in range(240):
         length = min(int(generator.lognormvariate(5.5, 1.3)) + 1, 9000)
         (text / f"{number}.txt").write_bytes(bytes(generator.choices(range(32, 127), k=length)))
-    for name, pattern in (("one", "[0-9]?.txt"), ("two", "[0-9]??.txt")):
-        files = sorted(map(str, text.glob(pattern)))
-        command = [program, "convert", "-q", "-o", str(folder / name), *files]
-        subprocess.run(command, check=True, capture_output=True)
+    for name, first, ends in ("one", 10, ENDS["one"]), ("two", 100, ENDS["two"]):
+        for shard, (begin, end) in enumerate(zip([0, *ends], ends)):
+            files = [str(text / f"{n}.txt") for n in range(first + begin, first + end)]
+            command = [program, "convert", "-q", "-o", str(folder / f"{name}-{shard}"), *files]
+            subprocess.run(command, check=True, capture_output=True)
     draw = generator.randrange
     tokens = [draw(1, 60000) if draw(100) else 0 for _ in range(40000)]
     (folder / "three.bin").write_bytes(struct.pack(f"<{len(tokens)}H", *tokens))
@@ -85,8 +87,8 @@ def write_corpus(folder, program):
 
 def draw_config(generator, folder):
     """Another stream, cut in another way."""
-    one = {"name": "one", "path": str(folder / "one")}
-    two = {"name": "two", "path": str(folder / "two"), "weight": generator.choice([1, 2.5])}
+    one, two = ({"name": name, "path": str(folder / f"{name}-*.bin")} for name in ENDS)
+    two["weight"] = generator.choice([1, 2.5])
     raw = {"name": "raw", "path": str(folder / "three.bin"), "format": "raw", "dtype": "u16"}
     raw |= {"eos": 0}
     rows = generator.choice([1, 2, 3, 4])
@@ -120,7 +122,7 @@ def draw_stream(generator, folder, calendars):
     """Of version 1, or of version 2 with a calendar: every second one, or each."""
     config = draw_config(generator, folder)
     is_drawn = generator.choice([True, False]) or calendars
-    return with_calendar(generator, config) if is_drawn else config
+    return with_calendar(generator, config, ENDS) if is_drawn else config
 
 
 # ---- one run -------------------------------------------------------------------------------------
@@ -284,9 +286,10 @@ def summary(place, sums, kinds, runs):
     struck = [point for point in points if point[4]]
     total = sums["kills"] + by_role["packer"]
     text = ", ".join(f"{kind} {count:,}" for kind, count in kinds.items())
+    found = "".join(f", {name} {count:,}" for name, count in sorted(drawn.items()))
     return (
         f"{total:,} kills ({text}, packing process by its own hand {by_role['packer']:,}), at "
-        f"{len(struck)} of {len(points)} points, {sums['stops']:,} stops; {runs} streams, "
+        f"{len(struck)} of {len(points)} points, {sums['stops']:,} stops; {runs} streams{found}, "
         f"{sums['lives']:,} lives, {sums['rows_compared']:,} rows compared; 0 lost, repeated, "
         f"reordered or changed; 0 files and processes left"
     )

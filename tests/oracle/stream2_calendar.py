@@ -6,7 +6,8 @@ A declared stage is a dict: "from", and those of "weight" {name: decimal}, "ramp
 "align", "packing", "window", "fill", "spread", "max_docs_per_row", "deal" (None, or a dict of those
 of "window step tier bundle order K w h b" that the config gives), "limits" {name: {limit: value}},
 "without" {name: [d]} and "documents" {name: n} that it sets. A record is a dict: "from",
-"documents", "range", "max_docs_per_row", "deal", "weight" {name: reduced integer}.
+"documents", "range", "max_docs_per_row", "deal", "weight" {name: reduced integer}, "limits_before"
+{name: {limit: value}}.
 """
 
 import math
@@ -248,10 +249,7 @@ class Calendar:
 
     def in_force(self, q):
         now = InForce()
-        now.limits = {
-            name: {limit: source.entry.get(limit, default) for limit, default in LIMITS.items()}
-            for name, source in self.sources.items()
-        }
+        now.limits = self.limits_of_config(q)
         entries = [(s["from"], 0, s) for s in self.declared]
         entries += [(r["from"], 1, r) for r in self.records]
         for row, _, entry in sorted(entries, key=lambda entry: entry[:2]):
@@ -260,13 +258,36 @@ class Calendar:
             for name in PARAMETERS:
                 if name in entry:
                     setattr(now, name, entry[name])
-            for name, limits in entry.get("limits", {}).items():
-                now.limits[name].update(limits)
             for name, documents in entry.get("without", {}).items():
                 now.without[name] = now.without.get(name, set()) | set(documents)
             now.documents.update(entry.get("documents", {}))
             now.weight = entry.get("weight", now.weight)
+        for name in now.limits:
+            now.limits[name] |= self.limits_before(name, q)
         return now
+
+    def limits_of_config(self, q):
+        limits = {
+            name: {limit: source.entry.get(limit, default) for limit, default in LIMITS.items()}
+            for name, source in self.sources.items()
+        }
+        for stage in self.declared:
+            for name in stage.get("limits", {}) if stage["from"] <= q else []:
+                limits[name].update(stage["limits"][name])
+        return limits
+
+    def limits_before(self, name, q):
+        """9.4: the limits of a source at row q that the next record with its limits has."""
+        records = sorted(
+            (record["from"], record["limits_before"][name])
+            for record in self.records
+            if record["from"] > q and name in record.get("limits_before", {})
+        )
+        if not records:
+            return {}
+        until, limits = records[0]
+        own = [s.get("limits", {}).get(name, {}) for s in self.declared if q < s["from"] < until]
+        return {k: v for k, v in limits.items() if not any(k in edit for edit in own)}
 
     def weights_by_row(self):
         """(from, ramp, weights by number) of each stage or record that sets weights."""
@@ -317,6 +338,8 @@ class Calendar:
             words = b"".join(d.to_bytes(8, "little") for d in sorted(set(documents)))
             hashed = xxhash.xxh3_64_intdigest(words)
             lines["without[%04d]" % j] = "%d:%016x" % (len(set(documents)), hashed)
+        for j, values in self.by_number(entry.get("limits_before", {})):
+            lines["limits[%04d]" % j] = ",".join(str(values[limit]) for limit in LIMITS)
         if limits:
             for j, values in self.by_number(entry.get("limits", {})):
                 lines |= {"%s[%04d]" % (limit, j): value for limit, value in values.items()}

@@ -31,7 +31,7 @@ def stage_lines(calendar, stage):
     limits = dict(stage.get("limits", {}))
     for name in calendar.joining(stage["from"]):
         if not joined_before(calendar, name, stage["from"]):
-            limits[name] = calendar.in_force(stage["from"]).limits[name]
+            limits[name] = calendar.limits_of_config(stage["from"])[name]
     return calendar.declared_lines({**stage, "limits": limits}, limits=True)
 
 

@@ -81,7 +81,7 @@ def stage_json(stage, stream):
         found["weight"] = [stage["weight"].get(name, 0) for name in names]
     found["limits"] = [
         [place[name], sum(bits[limit] for limit in limits), limits_json(limits)]
-        for name, limits in stage.get("limits", {}).items()
+        for name, limits in (stage.get("limits") or stage.get("limits_before", {})).items()
     ]
     found["without"] = [
         [place[name], sorted(set(own))] for name, own in stage.get("without", {}).items()

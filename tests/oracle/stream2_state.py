@@ -9,7 +9,7 @@ from oracle import rule_token
 from plan_digest import hash128
 from stream2 import Plan
 from stream2_calendar import (
-    DEAL, FILL, LIMITS, LONG_DOC, ON_EXHAUSTED, ORDER, PACKING, SHUFFLE, Calendar, reduce_weights
+    DEAL, FILL, LONG_DOC, ON_EXHAUSTED, ORDER, PACKING, SHUFFLE, Calendar, reduce_weights
 )  # fmt: skip
 from stream2_planner import COUNTS, Entry, OpenRow, Piece, SourceState, State
 from stream2_source import DROP_UNTRAINED, TOO_LONG
@@ -286,11 +286,20 @@ def resume(stream, data, records=(), weights=None, grow=True):
         if "weight" in bare.stage_at(token.e):
             raise ValueError("the stage at row %d sets weights" % token.e)
         made["weight"] = reduce_weights(weights)
-    if len(made) > 1:
-        same_row = next((record for record in ahead if record["from"] == token.e), {})
-        ahead.append({**same_row, **made})
-    calendar = Calendar({**stream, "records": ahead}, known, begun, token.g)
-    check_calendar(token, calendar)
+
+    def plan_with(limits):
+        record = {**made, **({"limits_before": limits} if limits else {})}
+        same_row = next((own for own in ahead if own["from"] == token.e), {})
+        others = [own for own in ahead if own["from"] != token.e]
+        extended = [*others, {**same_row, **record}] if len(record) > 1 else ahead
+        calendar = Calendar({**stream, "records": extended}, known, begun, token.g)
+        check_calendar(token, calendar)
+        return begin_plan(stream, calendar, Token(data))
+
+    return plan_with(reached_limits(plan_with(other_limits(token, bare)), token, bare))
+
+
+def begin_plan(stream, calendar, token):
     plan = Plan(stream, calendar)
     plan.state, plan.next_row = token.state, token.g
     plan.limits = {own.name: was["limits"] for own, was in token.sources}
@@ -299,7 +308,6 @@ def resume(stream, data, records=(), weights=None, grow=True):
         plan.plan_window()
         if plan.window_end != token.e:
             raise ValueError("the window ends at %d, not at %d" % (plan.window_end, token.e))
-    check_limits(plan, token)
     return plan
 
 
@@ -310,16 +318,32 @@ def check_calendar(token, calendar):
             raise ValueError("row %d is in a window that is begun" % q)
 
 
-def check_limits(plan, token):
-    """6: limits of the stage that is begun may differ if the same sources are exhausted."""
-    state = plan.after if token.g > token.p else plan.state
-    config = plan.calendar.in_force(max(token.g - 1, 0)).limits
-    for own in state.sources:
-        both = [plan.limits[own.name], config.get(own.name, LIMITS)]
-        reached = [
-            (limits["max_epochs"] > 0 and own.e >= limits["max_epochs"])
-            or (limits["max_tokens"] > 0 and own.t >= limits["max_tokens"])
-            for limits in both
-        ]
-        if both[0] != both[1] and reached[0] != reached[1]:
-            raise ValueError("%s: a limit that was reached changes" % own.name)
+def other_limits(token, calendar):
+    """6: by name, of sources whose limits of the begun stage differ from the config's."""
+    config = calendar.in_force(max(token.g - 1, 0)).limits
+    if token.g == 0:
+        return {}
+    return {
+        own.name: was["limits"]
+        for own, was in token.sources
+        if own.name in config and was["limits"] != config[own.name]
+    }
+
+
+def reached_limits(plan, token, calendar):
+    """6: the limits that are reached at row e, and change there."""
+    state, found = plan.after if token.g > token.p else plan.state, {}
+    config = calendar.in_force(max(token.g - 1, 0)).limits
+    for name, limits in other_limits(token, calendar).items():
+        own = next(own for own in state.sources if own.name == name)
+        if is_reached(own, limits):
+            found[name] = limits
+        elif is_reached(own, config[name]):
+            raise ValueError("%s: a limit becomes less than was read" % name)
+    return found
+
+
+def is_reached(own, limits):
+    return (limits["max_epochs"] > 0 and own.e >= limits["max_epochs"]) or (
+        limits["max_tokens"] > 0 and own.t >= limits["max_tokens"]
+    )

@@ -13,7 +13,7 @@ import pytest
 from fuzz_stream2 import check_case, compare_runs
 from stream2_engine import Engine, default_dump, stream_json
 
-CASES = int(os.environ.get("RP_STREAM2_CASES", "400"))
+CASES = int(os.environ.get("RP_STREAM2_CASES", "200"))
 CHUNK = 50
 CASES_OF_A_CONTROL = 400
 RP_E_CONFIG = -5002

@@ -6,7 +6,9 @@ Streams are the product of packing, fill, shuffle, mix of sources and profile; t
 is drawn, stream number N always the same. Every third one is of version 2, with a calendar. For
 each: one run from row 0, which must be the oracle's rows, digest and state tokens; then again and
 again a new engine from bytes on disk; every section of its batches and every state token must have
-the same bytes.
+the same bytes. Calendars have growth and sources that join, and in chains also steps and batches
+of other sizes; at every row a batch has one row. Commands to a running engine need the journal of
+their run, which a state token alone does not have: `tools/campaign lives` gives them.
 """
 
 import itertools
@@ -15,13 +17,14 @@ import tempfile
 from pathlib import Path
 
 import xxhash
-from calendar_stream import CalendarStream
+from calendars import divisors, of_inputs
+from stream2_kit import Stream2
 from stream_kit import Corpus, Engine, Ranks, Stream, Taken, write_state
 
 FILLS = [("lookahead", "pad"), ("lookahead", "split"), ("best_fit", "pad"), ("best_fit", "split")]
 MIXES = [  # format, dtype, weight, documents of each shard
-    [("megatron", "u16", 1, [30])],
-    [("megatron", "u16", 3, [16]), ("raw", "u16", 1, [9, 6])],
+    [("megatron", "u16", 1, [18, 12])],
+    [("megatron", "u16", 3, [10, 6]), ("raw", "u16", 1, [9, 6])],
     [("npy", "u32", 5, [12]), ("llmc", "u16", 2, [9]), ("megatron", "i32", 1, [9])],
 ]
 PROFILES = ["full", "min", "hf", "megatron", "grain", "olmo", "torchtitan"]
@@ -30,6 +33,7 @@ STREAMS = list(
         [*FILLS, ("concat", "pad")], ["document", "block", "none"], range(len(MIXES)), PROFILES
     )
 )
+UNIT = 12  # rows of a stage
 TOPOLOGIES = [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (3, 1), (4, 1)]  # ranks, rows
 
 
@@ -48,19 +52,13 @@ class Case:
         inputs |= {"block_documents": draw([2, 5]), "window_blocks": draw([1, 2])}
         inputs |= {"long_doc": draw(["split", "split", "truncate", "drop"])}
         inputs |= {"lanes": draw([1, 1, 2])}
-        has_calendar = number % 3 == 2
-        self.stream = Stream(corpus, inputs)
-        if has_calendar:
-            self.stream = CalendarStream(corpus, inputs, draw)
+        if number % 3 == 2:
+            self.stream = of_inputs(self.generator, corpus, inputs, UNIT).run()
+        else:
+            self.stream = Stream(corpus, inputs)
         if draw([True, False]):
             corpus.index(program)
         self.tokens, self.rows = self.read_all()
-
-    def topologies(self, token):
-        """Those whose steps from this state on end where stages do."""
-        row = self.tokens.index(token)
-        ahead = [end - row for end in self.stream.boundaries() if end > row]
-        return [(w, r) for w, r in TOPOLOGIES if all(rows % (w * r) == 0 for rows in ahead)]
 
     def config(self, world=1, rows=1):
         """A new engine's: the stream, and a topology that is drawn."""
@@ -70,6 +68,7 @@ class Case:
             "profile": self.profile,
             "dp_world_size": world,
             "batch_size": rows,
+            "global_batch_size": world * rows,
             "packers": draw([1, 2]),
             "packer_processes": draw([True, False, False]),
             "readers": draw([1, 2]),
@@ -78,6 +77,15 @@ class Case:
             "prefetch_factor": draw([2, 4]),
             "checkpoint_contents": draw([True, False]),
         }
+
+    def sizes(self, world):
+        """The stages, of which later ones have other sizes. All steps end where stages do."""
+        draw, stages = self.generator.choice, [dict(s) for s in self.stream.config()["stages"]]
+        for stage in stages[1:]:
+            rows = draw(divisors(UNIT // world, 6))
+            step = world * rows * draw(divisors(UNIT // world // rows, 3))
+            stage |= {"batch_size": rows, "global_batch_size": step}
+        return {"stages": stages}
 
     def engine(self, *arguments, **changes):
         world, rows = changes.pop("world", 1), changes.pop("rows", 1)
@@ -181,25 +189,35 @@ def at_every_row(program, number, seed):
 # ---- chains --------------------------------------------------------------------------------------
 
 
-def link(case, taken, token, turns):
+def whole_steps(ranks, steps):
+    """Micro-batches of so many steps, at the end of which a checkpoint is cut; None: of all."""
+    while steps != 0 and (batches := ranks.turn()) is not None:
+        ends = batches[0].micro_batch + 1 == batches[0].micro_batches
+        yield batches
+        steps = steps - 1 if ends and steps is not None else steps
+
+
+def link(case, taken, token, steps):
     """One engine of a chain: from `token`, with a topology that is drawn. Returns the next one."""
-    world, rows = case.generator.choice(case.topologies(token))
+    world, rows = case.generator.choice(TOPOLOGIES)
     way = case.generator.choice(["state", "checkpoint", "trainer"])
     place = {"checkpoint_dir": str(case.folder / "checkpoints"), "world": world, "rows": rows}
+    if isinstance(case.stream, Stream2):
+        place |= case.sizes(world)
     arguments = ["--state", write_state(case.folder / "token", token)] if way == "state" else []
     engine = case.engine(*arguments, **place)
     try:
         with Ranks(engine, world, token=token if way == "trainer" else None) as ranks:
             assert ranks.tokens() == [token] * world, f"saved right after loading, by {way}"
-            for batches in ranks.turns(turns):
+            for batches in whole_steps(ranks, steps):
                 taken.add(batches)
                 for batch in batches:
                     batch.release()
             at = ranks.loaders[0].next_row
             next_token, *others = ranks.tokens()
             assert others == [next_token] * (world - 1), "ranks differ"
-            assert next_token == case.stream.state(at, token)
-            if turns is not None:
+            assert next_token == case.stream.state(at, next_token)
+            if steps is not None:
                 assert next_token in saved_state(engine, min(at, len(case.rows)))
         return next_token
     finally:
@@ -212,7 +230,7 @@ def chain(program, number, seed):
         case = Case(program, number, seed, folder)
         taken, token = Taken(case.stream), case.tokens[0]
         for resume in range(6):
-            turns = case.generator.randrange(5) if resume < 5 else None
-            token = link(case, taken, token, turns)
+            steps = case.generator.randrange(5) if resume < 5 else None
+            token = link(case, taken, token, steps)
         taken.assert_all()
         return len(case.rows), 5

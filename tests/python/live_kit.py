@@ -10,11 +10,18 @@ from stream2 import Plan
 from stream_kit import Corpus
 
 SEQ_LEN, STEP_ROWS = 48, 4
+NEW = {"source-0": 1, "source-1": 4}
+BEFORE, AFTER = 60, 90  # documents of source-0
+GROWN = {"source-0": AFTER}
+FILES = "0-1.bin", "0-1.idx"
 STAGE = {"seq_len": SEQ_LEN, "packing": "lookahead", "window": 8, "fill": "pad", "spread": 4}
 
 
 class LiveStream:
-    """Two sources; `records` are [(row, weights)], or as the oracle has them."""
+    """Two sources; `records` are [(row, weights)], or as the oracle has them. Live records give
+    other weights, or of GrowingStream more documents."""
+
+    verb, event, values, arguments = "weights", "weights", NEW, ["--accept-weights"]
 
     def __init__(self, folder, deal=None, counts=(60,)):
         layout = [("megatron", "u16", 3, list(counts)), ("megatron", "u16", 1, [40])]
@@ -32,6 +39,29 @@ class LiveStream:
             "sources": sources, "dp_world_size": 2, "batch_size": 1, "prefetch_factor": 2,
             "global_batch_size": STEP_ROWS, "checkpoint_dir": str(Path(folder) / "c"), **changes,
         }
+
+    def start(self, engines, program, folder, *arguments, **changes):
+        return engines(program, folder, self.config(folder, **changes), *self.arguments, *arguments)
+
+    def prepare(self):
+        """Before the first command."""
+
+    def command(self, folder, step):
+        """The words that record the change."""
+        values = [f"{name}={value}" for name, value in self.values.items()]
+        return [self.verb, "live", *values, "--at-step", str(step), "--run-dir", str(folder)]
+
+    def change(self, program, engine, step, status=0):
+        return set_weights(program, engine, self.values, step, status, self.verb)
+
+    def entries(self, folder):
+        """Its records in the run journal."""
+        lines = (Path(folder) / "c" / "run-journal.jsonl").read_text().splitlines()
+        return [entry for entry in map(json.loads, lines) if entry["event"] == self.event]
+
+    def rows_from(self, *rows):
+        """The tokens of each row; the values hold from each of `rows` on."""
+        return self.rows(*((row, self.values) for row in rows))
 
     def rows(self, *records):
         """The tokens of each row."""
@@ -65,6 +95,42 @@ class LiveStream:
                 tokens = self.corpus.documents[self.names.index(names[f.source])][f.document]
                 rows[-1] += tokens[f.offset : f.offset + f.length].tolist()
         return rows
+
+
+class GrowingStream(LiveStream):
+    """The second shard of source-0 is away until prepare()."""
+
+    verb, event, values, arguments = "grow", "documents", GROWN, []
+
+    def __init__(self, folder, program):
+        super().__init__(folder, counts=(BEFORE, AFTER - BEFORE))
+        self.folder, self.program, self.away = Path(folder), program, Path(folder) / "away"
+        self.away.mkdir()
+        for name in FILES:
+            (self.folder / name).rename(self.away / name)
+        for number, source in enumerate(self.corpus.sources):
+            source["shards"] = [str(self.folder / f"{number}-*.bin")]
+        self.index()
+
+    def config(self, folder, **changes):
+        index = {"index": str(self.folder / "corpus.rpi"), "grow": False}
+        return super().config(folder, **{**index, **changes})
+
+    def index(self, status=0):
+        path = self.folder / "index.yaml"
+        path.write_text(json.dumps(self.config(self.folder)))
+        command = [self.program, "index", "-q", "-c", str(path)]
+        assert subprocess.run(command, capture_output=True).returncode == status
+
+    def prepare(self):
+        for name in FILES:
+            (self.away / name).rename(self.folder / name)
+        self.index()
+
+    def rows_from(self, *rows):
+        """The documents join at each of `rows`."""
+        first = {"from": 0, "documents": {"source-0": BEFORE}}
+        return self.rows(first, *({"from": row, "documents": GROWN} for row in rows))
 
 
 def set_weights(program, engine, values, step, status=0, verb="weights"):

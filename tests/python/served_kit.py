@@ -13,7 +13,8 @@ class Served:
     """What the ranks of a run have had so far, compared with the oracle."""
 
     def __init__(self, stream):
-        self.stream, self.digest, self.row = stream, 0, 0
+        self.stream, self.digest, self.row, self.furthest = stream, 0, 0, 0
+        self.end = None  # of this run, if the stream has more rows
         self.digests = {0: 0}  # by row
         self.steps = Steps(stream, STEP)
 
@@ -27,27 +28,31 @@ class Served:
             assert batch.first_row == begin + rank * rows
             self.compare(batch)
             self.digest = (self.digest + batch.digest()) % 2**128
-        self.row = min(begin + world * rows, len(stream.rows))
+        self.row = min(begin + world * rows, self.end or len(stream.rows))
+        self.furthest = max(self.furthest, self.row)
         self.digests[self.row] = self.digest
 
     def rewind(self, row):
         """Batches after a checkpoint come again."""
         assert all(self.stream.rows[g].skipped for g in range(self.row, row)), row
-        self.row, self.digest = row, self.digests[max(at for at in self.digests if at <= row)]
+        self.digests = {at: digest for at, digest in self.digests.items() if at <= row}
+        self.row, self.digest = row, self.digests[max(self.digests)]
 
     def compare(self, batch):
         plans, infos = batch["row_plans"].tolist(), batch["rows"].tolist()
         for i, (g, count, real) in enumerate(infos):
-            fragments, tokens = self.stream.row(g)
+            is_padding = self.end is not None and g >= self.end
+            fragments, tokens = ([], []) if is_padding else self.stream.row(g)
             assert g == batch.first_row + i
             own = [token for token in tokens if token is not None]
-            assert (count, real) == (len(fragments), len(own)), f"row {g}"
+            found, wanted = (count, real), (len(fragments), len(own))
+            assert found == wanted, f"row {g}: {found} fragments and tokens, not {wanted}"
             assert batch["provenance"][i].tolist()[:count] == fragments, f"row {g}"
             ids, labels = batch["input_ids"][i].tolist(), batch["labels"][i].tolist()
             assert ids == [t or 0 for t in tokens] + [0] * (len(ids) - len(tokens)), f"row {g}"
-            wanted = self.stream.labels(g)
+            wanted = [] if is_padding else self.stream.labels(g)
             assert labels == wanted + [-100] * (len(ids) - len(wanted)), f"labels of row {g}"
-            if g < len(self.stream.rows):
+            if g < len(self.stream.rows) and not is_padding:
                 row = self.stream.rows[g]
                 assert plans[i][0] == row.q and bool(plans[i][2]) == row.skipped, f"row {g}"
 
@@ -57,6 +62,29 @@ class Served:
             f"state of row {self.row}"
         )
         return tokens[0]
+
+
+def sizes_at(stream, row, stages=None):
+    """global_batch_size and batch_size of a step that begins at `row`."""
+    step = rows = None
+    for stage, compiled in zip(stages or stream.stages, stream.stream["stages"]):
+        if compiled["from"] <= row:
+            step = stage.get("global_batch_size", step)
+            rows = stage.get("batch_size", rows)
+    return step, rows
+
+
+def batches_of(stream, world, base=0, stages=None):
+    """First row, rows of a rank, place in the step and batches of the step, until the end of the
+    run: section 10.2. `stages`: the stream's with other batches."""
+    end = stream.end_of_run(base)[0]
+    while base < end:
+        step, rows = sizes_at(stream, base, stages)
+        count = step // (world * rows)
+        if not {*range(base, base + step)} <= {*stream.skip}:
+            for i in range(count):
+                yield base + i * world * rows, rows, i, count
+        base += step
 
 
 def serve(program, folder, stream, shape, *arguments, **keys):

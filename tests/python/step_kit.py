@@ -5,9 +5,10 @@
 import random
 
 import numpy
+from calendars import random_stream
 from mask_kit import index, random_flags, spans_of
 from stream2_deal import cost_of_row
-from stream2_kit import Stream2, random_stream
+from stream2_kit import Stream2
 from stream_kit import Corpus, write_megatron
 
 SEED = 31000

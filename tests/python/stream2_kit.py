@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random streams of version 2 of real files: their config, and the oracle's answer.
+"""Streams of version 2 of real files: their config, and the oracle's answer. calendars.py draws
+them at random.
 
 The oracle (tests/oracle/stream2.py) is written only from engine/plan/STREAM2.md."""
 
@@ -40,10 +41,11 @@ def with_prints(token, like):
 
 
 class Stream2:
-    """`keys`: those of the whole stream; `sources`: of each source, like the config's, with a name;
-    `stages`: as the oracle has them, with "until" and "global_batch_size" in the first."""
+    """`keys`: of the whole stream; `sources`: of each source, like the config's, with a name;
+    `stages`: as the oracle has them, with "until" and "global_batch_size" in the first; `records`:
+    those that commands write."""
 
-    def __init__(self, corpus, keys, sources, stages, skip=(), grown=None):
+    def __init__(self, corpus, keys, sources, stages, skip=(), records=()):
         self.corpus, self.keys, self.sources = corpus, keys, sources
         self.stages, self.skip = stages, sorted(skip)
         self.places = {source["name"]: n for n, source in enumerate(sources)}
@@ -56,8 +58,15 @@ class Stream2:
             for source, documents in zip(sources, corpus.documents)
         ]
         self.stream = {**keys, "sources": entries, "stages": compiled, "skip": self.skip}
+        self.stream["records"] = list(records)
         self.plan = Plan(self.stream)
-        self.rows, self.tokens, self.digests, self.seq_lens = [], [], [], []
+        self.rows, self.tokens, self.row_digests, self.seq_lens = [], [], [], []
+
+    def changed(self, **changes):
+        """A stream with other parts, which is not planned yet."""
+        parts = {"corpus": self.corpus, "keys": self.keys, "sources": self.sources}
+        parts |= {"stages": self.stages, "skip": self.skip, "records": self.stream["records"]}
+        return type(self)(**{**parts, **changes})
 
     def run(self, most=2000):
         """Plan all rows."""
@@ -71,7 +80,7 @@ class Stream2:
                 self.seq_lens.append(plan.calendar.in_force(len(self.rows)).seq_len)
                 return self
             self.rows.append(row)
-            self.digests.append(stream2_state.row_digest(plan, row))
+            self.row_digests.append(stream2_state.row_digest(plan, row))
             self.seq_lens.append(plan.calendar.in_force(row.q).seq_len)
         raise AssertionError("the stream is too long for a test")
 
@@ -80,9 +89,17 @@ class Stream2:
         goes on with this corpus and calendar."""
         begun = before.plan.calendar.records
         self.plan = stream2_state.resume(self.stream, before.tokens[row], begun, grow=grow)
-        for name in "rows", "tokens", "digests", "seq_lens":
+        for name in "rows", "tokens", "row_digests", "seq_lens":
             getattr(self, name).extend(getattr(before, name)[:row])
         return self.run()
+
+    @property
+    def digest(self):
+        return sum(self.row_digests) % 2**128
+
+    def tokens_of(self, g):
+        """A row as input_ids has it, with the padding that `align` puts between fragments."""
+        return [0 if token is None else token for token in self.row(g)[1]]
 
     def token_of(self, number, document, own):
         source = self.plan.calendar.sources[self.plan.state_names()[number]]
@@ -94,6 +111,7 @@ class Stream2:
         row = self.rows[g] if g < len(self.rows) else None
         if row is None or row.skipped:
             return [], []
+        stream2_state.rule_token = self.token_of
         align = self.plan.calendar.in_force(row.q).align
         fragments, tokens = [], []
         names = self.plan.state_names()
@@ -157,7 +175,7 @@ class Stream2:
             self.source_config(source, made)
             for source, made in zip(self.sources, self.corpus.sources)
         ]
-        keys["stages"] = [self.stage_config(n, stage) for n, stage in enumerate(self.stages)]
+        keys["stages"] = [stage_config(n, stage) for n, stage in enumerate(self.stages)]
         if self.skip:
             keys["skip"] = {"rows": [f"{first}-{end}" for first, end in ranges(self.skip)]}
         return keys
@@ -177,25 +195,29 @@ class Stream2:
             del own["max_tokens"]
         return own
 
-    def stage_config(self, number, stage):
-        own = {}
-        if "until" in stage:
-            what, n = stage["until"]
-            own["until"] = f"row {n}" if what == "row" else f"{n} {what}"
-        if number == 0:
-            return own
-        for name in *STAGE_KEYS, *SIZES:
-            if name in stage:
-                own[name] = stage[name]
-        if "deal" in stage:
-            own["deal"] = "off" if stage["deal"] is None else deal_keys(stage["deal"])
-        if "weight" in stage:
-            own["weights"] = stage["weight"]
-        if "ramp" in stage:
-            own["ramp"] = stage["ramp"]
-        if "limits" in stage:
-            own["limits"] = stage["limits"]
+
+def stage_config(number, stage):
+    """A stage as a config has it."""
+    own = {}
+    if "until" in stage:
+        what, n = stage["until"]
+        own["until"] = f"row {n}" if what == "row" else f"{n} {what}"
+    if "documents" in stage:
+        own["documents"] = stage["documents"]
+    if number == 0:
         return own
+    for name in *STAGE_KEYS, *SIZES:
+        if name in stage:
+            own[name] = stage[name]
+    if "deal" in stage:
+        own["deal"] = "off" if stage["deal"] is None else deal_keys(stage["deal"])
+    if "weight" in stage:
+        own["weights"] = stage["weight"]
+    if "ramp" in stage:
+        own["ramp"] = stage["ramp"]
+    if "limits" in stage:
+        own["limits"] = stage["limits"]
+    return own
 
 
 SIZES = "global_batch_size", "batch_size"  # of the delivery: no row depends on them
@@ -222,83 +244,3 @@ def ranges(rows):
         else:
             found.append([row, row + 1])
     return found
-
-
-# ---- random ones ---------------------------------------------------------------------------------
-
-
-def random_sources(rng, names, seq_len, group, counts, align=1, inserted=0):
-    found = []
-    for name, count in zip(names, counts):
-        source = {"name": name}
-        if group > 1:
-            source["too_long"] = "drop"
-        elif rng.random() < 0.3:
-            source |= {"atomic": 1, "too_long": rng.choice(["drop", "truncate"])}
-        if rng.random() < 0.35:
-            source["select"] = rng.choice(
-                ["length >= 3", "fraction < 0.8", "document != 4 and not length < 2"]
-            )
-        if rng.random() < 0.25:
-            source["repeat"] = {2: f"length > {seq_len // 2}"}
-        first = group * rng.choice([0, 0, 1])
-        if rng.random() < 0.4:
-            source["documents"] = [first, rng.choice([None, count - group])]
-        source["max_epochs"] = rng.choice([1, 2, 3])
-        if rng.random() < 0.3:
-            source["max_tokens"] = rng.choice([300, 900])
-        source["on_exhausted"] = rng.choice(["continue", "continue", "stop"])
-        found.append(source)
-    return found
-
-
-def random_parameters(rng, align, group):
-    packing = rng.choice(["lookahead", "lookahead", "best_fit", "concat"])
-    own = {"packing": packing, "max_docs_per_row": group * rng.choice([3, 8])}
-    if packing != "concat":
-        own |= {"window": rng.choice([1, 4, 9]), "fill": rng.choice(["pad", "split"])}
-        own["spread"] = rng.choice([1, 3, 8])
-    return own
-
-
-def random_deal(rng, step):
-    deal = {"window": step * rng.choice([1, 2, 4]), "step": step, "tier": step // 2}
-    orders = ["descending", "middle", "wave", "late_wave"]
-    deal |= {"bundle": rng.choice([1, step // 4]), "order": rng.choice(orders)}
-    return {**deal, "K": rng.choice([4, 60])}
-
-
-def random_stream(rng, corpus, counts, step=8):
-    group = rng.choice([1, 1, 1, 2])
-    align, seq_len = rng.choice([(1, 32), (1, 48), (4, 40), (2, 32)])
-    names = [f"s{n}" for n in range(len(counts))]
-    keys = {"seed": rng.getrandbits(64), "shuffle": rng.choice(["document", "block", "none"])}
-    keys |= {"block_documents": 4, "window_blocks": 2, "group": group}
-    long_doc = rng.choice(["split", "split", "truncate", "drop"])
-    keys |= {"long_doc": "split" if group > 1 else long_doc}
-    keys |= {"bos_id": rng.choice([None, 40001]), "eos_id": rng.choice([None, 40002])}
-    keys["label_across_cuts"] = rng.choice([0, 1])
-    sources = random_sources(rng, names, seq_len, group, counts)
-    weight = {name: rng.choice([1, 2, 0.5]) for name in names}
-    if len(names) > 2:
-        weight[names[-1]] = 0
-    first = {"from": 0, "seq_len": seq_len, "align": align, "weight": weight, "spread": 64}
-    first |= {"global_batch_size": step, "until": ("steps", rng.choice([2, 3]))}
-    first |= random_parameters(rng, align, group)
-    if rng.random() < 0.5:
-        first["deal"] = random_deal(rng, step)
-    second = {"weight": {name: rng.choice([1, 3]) for name in names}, "ramp": rng.choice([0, 10])}
-    if rng.random() < 0.6:
-        second |= random_parameters(rng, align, group)
-    if rng.random() < 0.5:
-        second["deal"] = rng.choice([None, random_deal(rng, step)])
-    if rng.random() < 0.4:
-        second["limits"] = {names[0]: {"max_epochs": 4, "on_exhausted": "continue"}}
-    second["until"] = ("steps", first["until"][1] + rng.choice([2, 3]))
-    third = {"seq_len": 2 * seq_len}
-    if second.get("packing", first["packing"]) == "concat" and rng.random() < 0.5:
-        third |= {"packing": "lookahead", "window": 5, "fill": "split"}
-    skip = set()
-    if rng.random() < 0.7:
-        skip |= {*range(step, 2 * step), *range(3 * step + 2, 3 * step + 5)}
-    return Stream2(corpus, keys, sources, [first, second, third], skip)

@@ -111,6 +111,7 @@ class Corpus:
     def __init__(self, folder, layout, seed, seq_len=48):
         self.folder, self.sources, self.documents, self.paths = Path(folder), [], [], []
         self.spans = None  # for each source: None, or for each document a list of (begin, end)
+        self.counts = [counts for *_, counts in layout]
         generator = numpy.random.default_rng(seed)
         for number, (form, dtype, weight, counts) in enumerate(layout):
             shards, documents = [], []
@@ -208,10 +209,6 @@ class Stream(Expected):
         if self.spec.shuffle != "block":
             del own["block_documents"], own["window_blocks"]
         return {**own, "sources": self.sources}
-
-    def boundaries(self):
-        """Rows at which a stage begins: there are none in version 1."""
-        return []
 
     def state(self, row, like):
         """The state token at `row`. The corpus's fingerprints are `like`'s, the engine's."""
@@ -365,11 +362,26 @@ class Ranks:
 
     def turn(self):
         """One micro-batch of every rank, or None at the end, which must be the same for all."""
-        batches = [loader.next(timeout=PATIENCE) for loader in self.loaders]
+        batches = self.next_of_each()
         if None in batches:
             assert batches == [None] * len(batches), "the ranks do not end together"
             return None
         return batches
+
+    def next_of_each(self):
+        """All wait at once, as the processes of a job do: each of them makes room for the batches
+        of a skipped step."""
+        found, deadline = {}, time.monotonic() + PATIENCE
+        wait = PATIENCE if len(self.loaders) == 1 else 0.05
+        while len(found) < len(self.loaders):
+            for rank, loader in enumerate(self.loaders):
+                if rank not in found:
+                    try:
+                        found[rank] = loader.next(timeout=wait)
+                    except ringpack.errors.EngineTimeoutError:
+                        if time.monotonic() > deadline:
+                            raise
+        return [found[rank] for rank in range(len(self.loaders))]
 
     def turns(self, most=None):
         while most is None or most > 0:

@@ -9,11 +9,12 @@ import subprocess
 
 import pytest
 import ringpack
+from calendars import random_stream
 from ringpack.errors import CheckpointMismatchError, ConfigError
+from served_kit import Served, batches_of
 from step_kit import Steps
-from stream2_kit import Stream2, random_stream
+from stream2_kit import Stream2
 from stream_kit import Corpus, Engine, Ranks, write_state
-from test_served_stages import Served
 
 SEED = 5200
 LAYOUTS = [
@@ -56,27 +57,6 @@ def stream_of(number, corpora, skip=()):
     return rng, ramped(made, RAMPS[number % len(RAMPS)], skip)
 
 
-def sizes_at(stream, row):
-    """global_batch_size and batch_size of a step that begins at `row`."""
-    step = rows = None
-    for stage, compiled in zip(stream.stages, stream.stream["stages"]):
-        if compiled["from"] <= row:
-            step = stage.get("global_batch_size", step)
-            rows = stage.get("batch_size", rows)
-    return step, rows
-
-
-def batches_of(stream, world, base=0):
-    """First row, rows of a rank, place in the step and batches of the step: section 10.2."""
-    while base < len(stream.rows):
-        step, rows = sizes_at(stream, base)
-        count = step // (world * rows)
-        if not {*range(base, base + step)} <= {*stream.skip}:
-            for i in range(count):
-                yield base + i * world * rows, rows, i, count
-        base += step
-
-
 def config_of(stream, world, **keys):
     own = {"dp_world_size": world, "batch_size": stream.stages[0]["batch_size"]}
     return {**stream.config(), **own, "profile": "full", **keys}
@@ -104,7 +84,7 @@ def read(ranks, served, expected, world, most=None):
 
 def finish(served, expected):
     assert next(expected, None) is None
-    assert served.digest == sum(served.stream.digests) % 2**128
+    assert served.digest == served.stream.digest
 
 
 @pytest.mark.parametrize("number", range(4))
@@ -172,7 +152,7 @@ def test_a_run_that_begins_inside_a_step(program, folder, corpora, base):
     stream = ramped(stream_of(0, corpora)[1], [(8, 2), (16, 4), (8, 2)])
     token = write_state(folder / "state", engine_token(program, folder, stream, base))
     served, expected = Served(stream), list(batches_of(stream, 1, base))
-    served.row, served.digest = base, sum(stream.digests[:base]) % 2**128
+    served.row, served.digest = base, sum(stream.row_digests[:base]) % 2**128
     served.digests[base] = served.digest
     config = config_of(stream, 1, checkpoint_dir=str(folder / "saved"))
     engine = Engine(program, folder, config, "--state", token)

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 import ringpack
 from stream2_kit import Stream2
-from stream_kit import Corpus, Ranks, write_state
+from stream_kit import Corpus, Ranks, token_of, write_state
 from test_served_stages import Served, serve
 
 STEP, RANKS, ROWS = 8, 2, 2
@@ -86,7 +86,7 @@ def test_later_jobs_have_the_deal_of_the_first(program, folder, stream):
         keys |= {"cost": 7, "io": "pread"} if number > 2 else {}
         turns = None if number == len(jobs) - 1 else rng.randint(3, 50) // (world * rows) + 1
         ended = life(program, folder, stream, served, (world, rows), turns, **keys)
-    assert ended and served.digest == sum(stream.digests) % 2**128
+    assert ended and served.digest == stream.digest
 
 
 def run(program, folder, verb, *arguments, keys=None):
@@ -107,8 +107,8 @@ def test_each_window_has_one_digest_in_all_topologies(program, folder, corpus, s
     run(program, folder, "state", "--row", 0, "-o", "zero", keys=first_job(stream))
     plain = stream_of(corpus, None)
     ends = windows_of(stream)
-    expected = [sum(stream.digests[:end]) % 2**128 for end in ends]
-    assert expected == [sum(plain.digests[:end]) % 2**128 for end in ends]
+    expected = [sum(stream.row_digests[:end]) % 2**128 for end in ends]
+    assert expected == [sum(plain.row_digests[:end]) % 2**128 for end in ends]
     orders = {tuple(row.q for row in found.rows) for found in (stream, plain)}
     assert len(orders) == 2
     for shape in TOPOLOGIES:
@@ -256,3 +256,94 @@ def test_drop_last_leaves_out_the_rows_after_the_last_step(program, folder, stre
     finally:
         engine.kill()
     assert served.row == len(stream.rows) // STEP * STEP < len(stream.rows)
+
+
+def test_a_step_that_is_not_left_out_is_found(broken, folder, stream, monkeypatch):
+    monkeypatch.setenv("RP_DEFECT", "keep_last_step")
+    with pytest.raises(AssertionError):
+        test_drop_last_leaves_out_the_rows_after_the_last_step(broken, folder, stream)
+
+
+# ---- a second node -------------------------------------------------------------------------------
+
+
+class Node:
+    """The engine of one rank of two, and its trainer. Each batch is compared; `digests` are of the
+    batches that this rank has had, by first row."""
+
+    def __init__(self, program, folder, stream, rank):
+        self.folder, self.rank, self.stream = folder / str(rank), rank, stream
+        self.folder.mkdir()
+        self.digests, self.served = {}, Served(stream)
+        self.begin(program)
+
+    def begin(self, program, token=None):
+        keys = {"checkpoint_dir": str(self.folder / "saved"), "ranks": str(self.rank)}
+        shape = (RANKS, ROWS)
+        self.engine = serve(program, self.folder, self.stream, shape, **keys, prefetch_factor=2)
+        options = {"run": self.engine.run, "run_dir": self.folder, "connect_timeout": 60}
+        self.loader = ringpack.Loader(dp_rank=self.rank, dp_world_size=RANKS, **options)
+        if token is not None:
+            self.loader.load_state_dict({"ringpack_state": token})
+        self.loader.attach()
+
+    def read(self, most=None):
+        while most != 0 and (batch := self.loader.next(timeout=60)) is not None:
+            self.served.compare(batch)
+            self.digests[batch.first_row] = batch.digest()
+            most = most and most - 1
+
+    def kill(self):
+        self.engine.kill()
+        self.loader.close()
+
+
+def rejoined(program, folder, stream, keeps, saves, returns=None):
+    """Node 1 is killed inside a window with its trainer, which had kept the state after `keeps`
+    batches (None: no state, so that it follows the checkpoint); its engine had saved after `saves`.
+    Digests of the windows, over both nodes."""
+    nodes, token = [Node(program, folder, stream, rank) for rank in range(RANKS)], None
+    try:
+        for turn in range(11):  # row 44: inside of the first window
+            if turn == keeps:
+                token = token_of(nodes[1].loader)
+            if turn == saves:
+                nodes[1].engine.checkpoint()
+            for node in nodes:
+                node.read(1)
+        nodes[1].kill()
+        nodes[0].read(1)  # as far as it comes without the other one
+        nodes[1].begin(returns or program, token)
+        saved = (saves - 1) * RANKS * ROWS // STEP * STEP  # the last batch was on lease
+        kept = saved if keeps is None else keeps * RANKS * ROWS
+        assert nodes[1].loader.next_row == kept
+        assert len({ringpack.stat(node.engine.run, node.folder)["stream"] for node in nodes}) == 1
+        for node in nodes[::-1]:
+            node.read()
+        found, begin = [], 0
+        for end in windows_of(stream):
+            own = (node.digests[g] for node in nodes for g in node.digests if begin <= g < end)
+            found, begin = [*found, sum(own) % 2**128], end
+        return found
+    finally:
+        for node in nodes:
+            node.kill()
+
+
+# The trainer's state is before, after and at the checkpoint; or it has none.
+NODE_KILLS = [(6, 8), (9, 6), (10, 10), (None, 8)]
+
+
+@pytest.mark.parametrize("keeps, saves", NODE_KILLS)
+def test_a_second_node_comes_back_inside_a_window(program, folder, stream, keeps, saves):
+    ends = windows_of(stream)
+    expected = [
+        sum(stream.row_digests[begin:end]) % 2**128 for begin, end in zip([0, *ends], ends)
+    ]
+    assert rejoined(program, folder, stream, keeps, saves) == expected
+
+
+def test_a_second_node_with_other_rows_is_noticed(program, broken, folder, stream, monkeypatch):
+    monkeypatch.setenv("RP_DEFECT", "resume_one_row_on")
+    with pytest.raises(AssertionError, match="row"):
+        rejoined(program, folder, stream, *NODE_KILLS[3], returns=broken)

@@ -4,70 +4,17 @@ named step on have them, in this engine, in those after a kill, and on every nod
 
 import contextlib
 import itertools
-import json
 import os
-import signal
-import subprocess
-import time
-from pathlib import Path
 
 import pytest
 import ringpack
-from live_kit import STEP_ROWS, LiveStream, set_weights, take
+from live_kit import AFTER, BEFORE, GROWN, NEW, STEP_ROWS, GrowingStream, set_weights, take
 from ringpack.errors import CheckpointMismatchError
 from stream_kit import Ranks, token_of
-
-BEFORE, AFTER = 60, 90
-GROWN = {"source-0": AFTER}
-NEW = {"source-0": 1, "source-1": 4}
-FILES = "0-1.bin", "0-1.idx"
-
-
-class GrowingStream(LiveStream):
-    """The second shard of source-0 is away until append()."""
-
-    def __init__(self, folder, program):
-        super().__init__(folder, counts=(BEFORE, AFTER - BEFORE))
-        self.folder, self.program, self.away = Path(folder), program, Path(folder) / "away"
-        self.away.mkdir()
-        for name in FILES:
-            (self.folder / name).rename(self.away / name)
-        for number, source in enumerate(self.corpus.sources):
-            source["shards"] = [str(self.folder / f"{number}-*.bin")]
-        self.index()
-
-    def config(self, folder, **changes):
-        index = {"index": str(self.folder / "corpus.rpi"), "grow": False}
-        return super().config(folder, **{**index, **changes})
-
-    def index(self, status=0):
-        path = self.folder / "index.yaml"
-        path.write_text(json.dumps(self.config(self.folder)))
-        command = [self.program, "index", "-q", "-c", str(path)]
-        assert subprocess.run(command, capture_output=True).returncode == status
-
-    def append(self):
-        for name in FILES:
-            (self.away / name).rename(self.folder / name)
-        self.index()
-
-    def rows_from(self, *rows):
-        """Those of the oracle; the documents join at each of `rows`."""
-        first = {"from": 0, "documents": {"source-0": BEFORE}}
-        return self.rows(first, *({"from": row, "documents": GROWN} for row in rows))
-
 
 @pytest.fixture
 def stream(tmp_path, program):
     return GrowingStream(tmp_path, program)
-
-
-def start(engines, program, folder, stream, *arguments, **changes):
-    return engines(program, folder, stream.config(folder, **changes), *arguments)
-
-
-def grow(program, engine, step, status=0, documents=GROWN):
-    return set_weights(program, engine, documents, step, status, "grow")
 
 
 def counted(engine):
@@ -76,91 +23,28 @@ def counted(engine):
     return [stat["tokens"], *(rank["cost"] for rank in stat["ranks"])]
 
 
-def journalled(folder):
-    lines = (Path(folder) / "c" / "run-journal.jsonl").read_text().splitlines()
-    return [e["row"] for e in map(json.loads, lines) if e["event"] == "documents"]
-
-
 @pytest.mark.parametrize("number", range(3))
 def test_rows_from_the_step_on(engines, program, folder, stream, number):
     keys = [{}, {"packer_processes": True, "io": "pread"}, {"prefetch_factor": 8, "io": "mapped"}]
-    engine = start(engines, program, folder, stream, cost=50, **keys[number])
+    engine = stream.start(engines, program, folder, cost=50, **keys[number])
     row = 8 * STEP_ROWS
     rows, old = stream.rows_from(row), stream.rows_from()
     assert rows[:row] == old[:row] and rows[row:] != old[row:]
     with Ranks(engine, 2) as ranks:
         seen = take(ranks.turns(5), rows)
         before = counted(engine)
-        stream.append()
-        assert "row 32" in grow(program, engine, 8)
+        stream.prepare()
+        assert "row 32" in stream.change(program, engine, 8)
         assert all(now >= then > 0 for now, then in zip(counted(engine), before))
         engine.checkpoint()
         seen += take(ranks.turns(), rows)
     assert sorted(set(seen))[: len(rows)] == list(range(len(rows)))
-    assert engine.stop() == 0 and journalled(folder) == [row]
-
-
-@pytest.mark.parametrize("turns", [0, 3, 30])
-def test_a_kill_after_the_command(engines, program, folder, stream, turns):
-    """Before any checkpoint, with one before the step, and with one after it."""
-    row = 10 * STEP_ROWS
-    rows = stream.rows_from(row)
-    engine = start(engines, program, folder, stream)
-    with Ranks(engine, 2) as ranks:
-        take(ranks.turns(2), rows)
-        token = token_of(ranks.loaders[0])
-        stream.append()
-        grow(program, engine, 10)
-        take(ranks.turns(turns), rows)
-        if turns:
-            engine.checkpoint()
-            token = token_of(ranks.loaders[0])
-        engine.kill()
-    engine = start(engines, program, folder, stream)
-    with Ranks(engine, 2, token) as ranks:
-        seen = take(ranks.turns(), rows)
-    assert max(seen) >= len(rows) - 1
-    assert engine.stop() == 0
-
-
-def test_trainers_of_a_killed_engine_go_on(engines, program, folder, stream):
-    rows = stream.rows_from(10 * STEP_ROWS)
-    engine = start(engines, program, folder, stream, checkpoint_steps=4)
-    with Ranks(engine, 2, restart_timeout=60) as ranks:
-        seen = take(ranks.turns(3), rows)
-        engine.checkpoint()
-        stream.append()
-        grow(program, engine, 10)
-        engine.kill()
-        engine = start(engines, program, folder, stream, checkpoint_steps=4)
-        seen += take(ranks.turns(), rows)
-    assert sorted(set(seen))[: len(rows)] == list(range(len(rows)))
-    engine.kill()
-
-
-@pytest.mark.parametrize("delay", [0, 1, 4, 8, 16])
-def test_a_kill_around_the_journalling(engines, program, folder, stream, delay):
-    engine = start(engines, program, folder, stream)
-    stream.append()
-    command = [program, "grow", "live", "source-0=90", "--at-step", "1", "--run-dir", str(folder)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as done:
-        time.sleep(delay / 1000)
-        os.kill(engine.pid, signal.SIGKILL)
-        done.wait(60)
-    engine.kill()
-    found = journalled(folder)
-    assert len(found) <= 1
-    if not found and not list((folder / "c").glob("*.rpc")):
-        return  # a start at row 0 begins with all documents
-    engine = start(engines, program, folder, stream)
-    with Ranks(engine, 2) as ranks:
-        take(ranks.turns(40), stream.rows_from(*found))
-    engine.kill()
+    assert engine.stop() == 0 and [e["row"] for e in stream.entries(folder)] == [row]
 
 
 def test_bad_commands_are_refused(engines, program, folder, stream):
     """And nothing is lost: the rows stay as the engine began them."""
-    engine = start(engines, program, folder, stream)
+    engine = stream.start(engines, program, folder)
     rows = stream.rows_from()
     with Ranks(engine, 2) as ranks:
         seen = take(ranks.turns(5), rows)
@@ -170,13 +54,13 @@ def test_bad_commands_are_refused(engines, program, folder, stream):
             ({"source-9": 1}, "the run has no source `source-9`"),
             ({"source-0": 0}, "expected a number of documents"),
         ):
-            said = grow(program, engine, 20, 2, documents)
+            said = set_weights(program, engine, documents, 20, 2, "grow")
             assert message in said and "next: " in said, said
-        stream.append()
-        said = grow(program, engine, 20, 2, {"source-0": AFTER - 1})
+        stream.prepare()
+        said = set_weights(program, engine, {"source-0": AFTER - 1}, 20, 2, "grow")
         assert "shards that end with document 89" in said and "end of a shard" in said
         for step in range(3):
-            assert f"step {step} is begun" in grow(program, engine, step, 2)
+            assert f"step {step} is begun" in stream.change(program, engine, step, 2)
         path = stream.folder / "0-0.bin"  # the shard before the new one gets other tokens
         content = bytearray(path.read_bytes())
         content[:2000] = content[1000:2000] + content[:1000]
@@ -187,18 +71,18 @@ def test_bad_commands_are_refused(engines, program, folder, stream):
         os.link(path, kept)
         replaced.rename(path)
         stream.index()
-        said = grow(program, engine, 20, 2)
+        said = stream.change(program, engine, 20, 2)
         assert "fingerprint" in said or "changed" in said, said
         kept.rename(path)
         seen += take(ranks.turns(), rows)
-    assert sorted(set(seen))[: len(rows)] == list(range(len(rows))) and journalled(folder) == []
+    assert sorted(set(seen))[: len(rows)] == list(range(len(rows))) and stream.entries(folder) == []
     engine.kill()
 
 
 def test_a_run_that_takes_documents_at_a_start_is_refused(engines, program, folder, stream):
-    engine = start(engines, program, folder, stream, grow=True)
-    stream.append()
-    assert "start it with `grow: false`" in grow(program, engine, 20, 2)
+    engine = stream.start(engines, program, folder, grow=True)
+    stream.prepare()
+    assert "start it with `grow: false`" in stream.change(program, engine, 20, 2)
     engine.kill()
 
 
@@ -211,7 +95,7 @@ class Nodes:
             own = folder / str(rank)
             own.mkdir()
             keys = {"ranks": str(rank), "prefetch_factor": 4}
-            self.engines.append(start(engines, program, own, stream, "--accept-weights", **keys))
+            self.engines.append(stream.start(engines, program, own, "--accept-weights", **keys))
         self.attach()
 
     def attach(self, token=None):
@@ -266,7 +150,7 @@ def test_two_nodes(engines, program, folder, stream, verb):
         engine.checkpoint()
     token = token_of(nodes.loaders[0])
     if verb == "grow":
-        stream.append()
+        stream.prepare()
     nodes.command(0, verb, values)
     nodes.detach()
     nodes.attach(token)
@@ -290,7 +174,7 @@ def test_a_late_node_refuses(engines, program, folder, stream, verb):
     for engine in nodes.engines:
         engine.checkpoint()
     if verb == "grow":
-        stream.append()
+        stream.prepare()
     said = nodes.command(1, verb, values, 2)
     assert "step 10 is begun" in said and "name step" in said
     seen += nodes.read(0, rows) + nodes.read(1, rows)

@@ -100,6 +100,25 @@ def test_each_evaluation_is_whole(load, evaluated, train_with):  # noqa: F811
         check_evaluations(trainer, held, 4)
 
 
+def test_the_streams_of_the_loader_are_evaluated(load, evaluated, corpus, train_with):  # noqa: F811
+    held = evaluated()
+    own = {"eval": {"corpus": held._given.corpus, "num_epochs": 1}}
+    for streams, keys in (
+        ({"train": {}, **own}, ["eval_loss"]),
+        ({"train": {}, **own, "again": own["eval"]}, ["eval_eval_loss", "eval_again_loss"]),
+    ):
+        with load(streams=streams) as loader:
+            trainer = ringpack.hf.attach(train_with(eval_strategy="no", max_steps=2), loader)
+            trainer.train()
+            found = trainer.evaluate()
+            wanted, labels, _ = mean_loss(trainer.model, held)
+            for key in keys:
+                assert math.isclose(found[key], wanted, rel_tol=1e-5), key
+            pid = ringpack.stat(loader.stream("eval").run, loader._given.run_dir)["pid"]
+            assert trainer.evaluate()[keys[0]] == found[keys[0]]
+            assert ringpack.stat(loader.stream("eval").run, loader._given.run_dir)["pid"] == pid
+
+
 def test_several_loaders_by_their_names(load, evaluated, corpus, train_with):  # noqa: F811
     held = evaluated(), evaluated(run="other", corpus=corpus, batch_size=3)
     trainer = train_with()

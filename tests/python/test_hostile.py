@@ -176,7 +176,7 @@ def test_others_stay_exact(program, folder, stream):
 def test_an_engine_that_believes_its_peers_is_found_out(broken, folder, stream, monkeypatch):
     """The control of this file: a release word is taken as it stands."""
     monkeypatch.setenv("RP_DEFECT", "trust_release_word")
-    monkeypatch.setattr(sys.modules[__name__], "PATIENCE", 30)  # with an engine that is gone
+    monkeypatch.setattr(sys.modules[__name__], "PATIENCE", 10)  # with an engine that is gone
     hostile = Hostile(folder, f"hostile-{os.getpid()}", random.Random(SEED))
     wrong = AssertionError, ringpack.EngineTimeoutError  # an end, a lost or wrong row, or silence
     with pytest.raises(wrong):

@@ -208,3 +208,9 @@ def test_landmarks_of_a_dealt_stream(program, long, tmp_path):
         alone, *_ = marked(program, tmp_path / f"cache-{row}", configs[1], row)
         assert marked(program, kept, configs[1], row)[0] == alone
         assert marked(program, tmp_path / f"plain-{row}", configs[0], row)[0] != alone
+    _, *plain = marked(program, tmp_path / "plain", configs[0], 21007)
+    for source, target in zip(plain, landmarks_of(kept)):
+        shutil.copy(source, target)
+    command = ["explain", "-c", configs[1], "--cache-dir", kept, "--row", "21007", "--json"]
+    done = subprocess.run([program, *command], capture_output=True, timeout=600, check=True)
+    assert json.loads(done.stdout)["rows"] == alone and b"none of this stream" in done.stderr

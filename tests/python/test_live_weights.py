@@ -2,18 +2,10 @@
 """Weights that change while the engine runs: rows before the step stay, rows from it on are the
 oracle's with the record, in this engine and in those after a kill."""
 
-import json
-import os
-import signal
-import subprocess
-import time
-
 import pytest
 import ringpack
-from live_kit import STEP_ROWS, LiveStream, set_weights, take
-from stream_kit import Engine, Ranks, token_of
-
-NEW = {"source-0": 1, "source-1": 4}
+from live_kit import NEW, STEP_ROWS, LiveStream, set_weights, take
+from stream_kit import Ranks, token_of
 
 
 @pytest.fixture(scope="module")
@@ -21,20 +13,10 @@ def stream(tmp_path_factory):
     return LiveStream(tmp_path_factory.mktemp("corpus"))
 
 
-def start(engines, program, folder, stream, *arguments, **changes):
-    return engines(program, folder, stream.config(folder, **changes), "--accept-weights",
-                   *arguments)
-
-
-def journalled(folder):
-    entries = map(json.loads, (folder / "c" / "run-journal.jsonl").read_text().splitlines())
-    return [(e["row"], e["weights"]) for e in entries if e["event"] == "weights"]
-
-
 def test_rows_from_the_step_on(engines, program, folder, stream):
-    engine = start(engines, program, folder, stream)
+    engine = stream.start(engines, program, folder)
     row = 6 * STEP_ROWS
-    rows, old = stream.rows((row, NEW)), stream.rows()
+    rows, old = stream.rows_from(row), stream.rows()
     assert rows[:row] == old[:row] and rows[row:] != old[row:]
     with Ranks(engine, 2) as ranks:
         seen = take(ranks.turns(4), rows)
@@ -42,11 +24,12 @@ def test_rows_from_the_step_on(engines, program, folder, stream):
         seen += take(ranks.turns(), rows)
     assert sorted(set(seen)) == list(range(len(seen))) and len(seen) >= len(rows)
     assert engine.stop() == 0
-    assert journalled(folder) == [(row, "source-0=1 source-1=4")]
+    (entry,) = stream.entries(folder)
+    assert (entry["row"], entry["weights"]) == (row, "source-0=1 source-1=4")
 
 
 def test_a_begun_step_is_refused(engines, program, folder, stream):
-    engine = start(engines, program, folder, stream)
+    engine = stream.start(engines, program, folder)
     with Ranks(engine, 2) as ranks:
         seen = take(ranks.turns(6), stream.rows())
         for step in range(4):  # batches ahead are published, too
@@ -54,66 +37,7 @@ def test_a_begun_step_is_refused(engines, program, folder, stream):
             assert f"step {step} is begun" in text and "name step" in text
         seen += take(ranks.turns(), stream.rows())
     assert sorted(seen)[: len(stream.rows())] == list(range(len(stream.rows())))
-    assert engine.stop() == 0 and journalled(folder) == []
-
-
-@pytest.mark.parametrize("turns", [0, 3, 30])
-def test_a_kill_after_the_command(engines, program, folder, stream, turns):
-    """Before any checkpoint, with one before the step, and with one after it."""
-    row = 10 * STEP_ROWS
-    rows = stream.rows((row, NEW))
-    engine = start(engines, program, folder, stream)
-    token = None
-    with Ranks(engine, 2) as ranks:
-        take(ranks.turns(2), rows)
-        set_weights(program, engine, NEW, 10)
-        take(ranks.turns(turns), rows)
-        if turns:
-            engine.checkpoint()
-            token = token_of(ranks.loaders[0])
-        engine.kill()
-    engine = start(engines, program, folder, stream)
-    with Ranks(engine, 2, token) as ranks:
-        seen = take(ranks.turns(), rows)
-    assert max(seen) >= len(rows) - 1
-    if turns < 30:
-        assert f"weights from row {row} on, as the run journal has them" in engine.log()
-    assert engine.stop() == 0
-
-
-def test_trainers_of_a_killed_engine_go_on(engines, program, folder, stream):
-    """Trainers that attached before the command attach to the next engine, which has the record."""
-    rows = stream.rows((10 * STEP_ROWS, NEW))
-    engine = start(engines, program, folder, stream, checkpoint_steps=4)
-    with Ranks(engine, 2, restart_timeout=60) as ranks:
-        seen = take(ranks.turns(3), rows)
-        set_weights(program, engine, NEW, 10)
-        engine.kill()
-        engine = start(engines, program, folder, stream, checkpoint_steps=4)
-        seen += take(ranks.turns(), rows)
-    assert sorted(set(seen))[: len(rows)] == list(range(len(rows)))
-    engine.kill()
-
-
-@pytest.mark.parametrize("delay", [0, 1, 2, 4, 8])
-def test_a_kill_around_the_journalling(engines, program, folder, stream, delay):
-    """The record is in the journal and holds, or is not there and does not."""
-    engine = start(engines, program, folder, stream)
-    words = [f"{name}={weight}" for name, weight in NEW.items()]
-    command = [program, "weights", "live", *words, "--at-step", "1", "--run-dir", str(folder)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as done:
-        time.sleep(delay / 1000)
-        os.kill(engine.pid, signal.SIGKILL)
-        done.wait(60)
-    engine.kill()
-    found = journalled(folder)
-    assert len(found) <= 1
-    rows = stream.rows((STEP_ROWS, NEW)) if found else stream.rows()
-    engine = start(engines, program, folder, stream)
-    with Ranks(engine, 2) as ranks:
-        take(ranks.turns(12), rows)
-    assert ("as the run journal has them" in engine.log()) == bool(found)
-    engine.kill()
+    assert engine.stop() == 0 and stream.entries(folder) == []
 
 
 def test_several_changes_and_a_rollback(engines, program, folder, stream):
@@ -121,7 +45,7 @@ def test_several_changes_and_a_rollback(engines, program, folder, stream):
     other = {"source-0": "0.5", "source-1": "0.25"}
     records = (28, {"source-0": 2, "source-1": 1}), (48, NEW)
     rows = stream.rows(*records)
-    engine = start(engines, program, folder, stream, drop_last=True)
+    engine = stream.start(engines, program, folder, drop_last=True)
     with Ranks(engine, 2) as ranks:
         take(ranks.turns(2), rows)
         set_weights(program, engine, NEW, 12)
@@ -136,7 +60,7 @@ def test_several_changes_and_a_rollback(engines, program, folder, stream):
 
 def test_a_rank_that_is_ahead(engines, program, folder, stream):
     """The step is begun if one rank has begun it; the other rank is served as before."""
-    engine = start(engines, program, folder, stream, prefetch_factor=4, packer_processes=True)
+    engine = stream.start(engines, program, folder, prefetch_factor=4, packer_processes=True)
     rows = stream.rows((8 * STEP_ROWS, NEW))
     with Ranks(engine, 2) as ranks:
         ahead, behind = ranks.loaders
@@ -152,7 +76,7 @@ def test_a_rank_that_is_ahead(engines, program, folder, stream):
 def test_a_rank_that_catches_up(engines, program, folder, stream):
     """Its own flow, and plans, have the record as well."""
     rows = stream.rows((24 * STEP_ROWS, NEW))
-    engine = start(engines, program, folder, stream)
+    engine = stream.start(engines, program, folder)
     with Ranks(engine, 2) as ranks:
         take(ranks.turns(4), rows)
         token = token_of(ranks.loaders[1])
@@ -176,7 +100,7 @@ def test_deal_windows(engines, program, folder, tmp_path):
     deal = {"window": 32, "step": STEP_ROWS, "tier": 2, "bundle": 1, "order": "descending", "K": 64}
     stream = LiveStream(tmp_path, deal)
     rows = stream.rows((44, NEW))
-    engine = start(engines, program, folder, stream)
+    engine = stream.start(engines, program, folder)
     with Ranks(engine, 2) as ranks:
         take(ranks.turns(3), rows)
         text = set_weights(program, engine, NEW, 7, status=2)
@@ -185,7 +109,7 @@ def test_deal_windows(engines, program, folder, tmp_path):
         take(ranks.turns(20), rows)
         engine.checkpoint()
         engine.kill()
-    engine = start(engines, program, folder, stream)
+    engine = stream.start(engines, program, folder)
     with Ranks(engine, 2) as ranks:
         take(ranks.turns(), rows)
     engine.kill()
@@ -195,7 +119,7 @@ def test_stages_and_ramps(engines, program, folder, stream):
     weights = {"source-0": 1, "source-1": 2}
     stages = [{"until": "8 steps"}, {"until": "16 steps", "weights": weights, "ramp": 24},
               {"weights": NEW}]
-    engine = start(engines, program, folder, stream, stages=stages)
+    engine = stream.start(engines, program, folder, stages=stages)
     for step, what in (8, "both the stage and the record here set weights"), (9, "inside a ramp"):
         assert what in set_weights(program, engine, NEW, step, status=2)
     set_weights(program, engine, NEW, 14)
@@ -220,7 +144,7 @@ def test_engines_that_take_none(engines, program, folder, stream):
 
 def test_a_journal_that_cannot_be_written(engines, program, folder, stream):
     """The command is refused, and no row changes."""
-    engine = start(engines, program, folder, stream)
+    engine = stream.start(engines, program, folder)
     journal = folder / "c" / "run-journal.jsonl"
     journal.rename(folder / "kept")
     journal.write_text("no chain\n" * 200)
@@ -228,14 +152,14 @@ def test_a_journal_that_cannot_be_written(engines, program, folder, stream):
         assert "run-journal" in set_weights(program, engine, NEW, 6, status=2)
         (folder / "kept").rename(journal)
         take(ranks.turns(20), stream.rows())
-    assert engine.stop() == 0 and journalled(folder) == []
+    assert engine.stop() == 0 and stream.entries(folder) == []
 
 
 def test_a_fresh_start_has_the_weights_of_its_config(engines, program, folder, stream):
-    engine = start(engines, program, folder, stream)
+    engine = stream.start(engines, program, folder)
     set_weights(program, engine, NEW, 3)
     assert engine.stop() == 0
-    engine = start(engines, program, folder, stream, "--fresh")
+    engine = stream.start(engines, program, folder, "--fresh")
     with Ranks(engine, 2) as ranks:
         take(ranks.turns(12), stream.rows())
     engine.kill()

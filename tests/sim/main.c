@@ -187,11 +187,12 @@ static int tell_many(void)
            " engines, %" PRIu64 " trainers, %" PRIu64 " strangers, %" PRIu64 " kills, %" PRIu64
            " rollbacks, %" PRIu64 " ranks behind, %" PRIu64 " power cuts, %" PRIu64
            " faults, %" PRIu64 " checkpoints promised, %" PRIu64 " rows compared, %" PRIu64
-           " steps; %.0f seeds a second\n",
+           " steps, %" PRIu64 " streams with stages, %" PRIu64 " that grow, %" PRIu64
+           " with a source that joins; %.0f seeds a second\n",
            sum.told, options.first, options.defect ? " with " : "",
            options.defect ? options.defect : "", good ? "0 differences" : "FOUND", c->lives,
            c->engines, c->trainers, c->strangers, c->kills, c->rollbacks, c->fallbacks,
-           c->power_cuts, c->faults, c->saves, c->rows, c->steps,
+           c->power_cuts, c->faults, c->saves, c->rows, c->steps, c->stages, c->growths, c->joins,
            (double)sum.told / (seconds_now() - begin));
     return good ? 0 : 1;
 }
@@ -208,8 +209,8 @@ static const char *const found_elsewhere[] = {
     "blame_next_stage",
     "change_steps_late",
     "close_files_in_use",
+    "compare_across_stages",
     "compare_dealt_rows",
-    "deal_across_stages",
     "count_all_in_first_stage",
     "count_steps_without_a_rank",
     "count_equal_saves",
@@ -235,6 +236,8 @@ static const char *const found_elsewhere[] = {
     "insist_on_rings",
     "join_silently",
     "keep_grown_contents",
+    "keep_left_position",
+    "keep_last_step",
     "keep_slow_readers",
     "side_of_neighbour",
     "side_not_shifted",
@@ -243,6 +246,7 @@ static const char *const found_elsewhere[] = {
     "leave_batch_out_of_digest",
     "leave_out_journal_stop",
     "leave_out_last_look",
+    "lose_live_records",
     "map_small_files",
     "mask_before_bos",
     "match_hidden_keys",

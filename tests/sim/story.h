@@ -28,8 +28,10 @@
 
 /* The config of an engine, as options: key, text. */
 struct keys {
-    char text[KEYS_MAX][2][96];
+    char text[KEYS_MAX][2][400];
     uint32_t count;
+    bool grows;       /* the first source has a second shard */
+    bool joins_later; /* the second source has weight 0 at first */
 };
 
 struct reference_row {
@@ -103,7 +105,7 @@ struct life {
 
 struct counts {
     uint64_t lives, engines, trainers, strangers, kills, rollbacks, fallbacks, power_cuts, faults,
-        rows, saves, steps;
+        rows, saves, steps, stages, growths, joins;
 };
 
 struct story {

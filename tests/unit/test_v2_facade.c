@@ -241,6 +241,54 @@ static void a_run_that_grew_goes_to_all_of_its_rows(void **state)
     rp_plan_close(probe);
 }
 
+/* A limit that is reached and then raised, twice, at the end and while documents wait: the run goes
+ * to all of its rows, each under the limits that it was planned with. */
+static void raised_limits_hold_from_their_row(void **state)
+{
+    (void)state;
+    static struct rows whole;
+    static uint8_t begin[TOKEN_BYTES], token[TOKEN_BYTES];
+    struct stream stream;
+    struct rp_error error = {0};
+    struct rp_row row;
+    make(&stream, RP_SHUFFLE_DOCUMENT, 60);
+    struct rp_plan *plan = open_stream(&stream);
+    size_t begin_bytes = save(plan, begin), bytes = begin_bytes;
+    whole.first = whole.count = 0;
+    for (uint32_t epochs = 1; epochs <= 3; epochs++) {
+        uint64_t began = whole.count;
+        struct rp_record_writer writer;
+        for (uint32_t s = 0; s < SOURCES; s++)
+            stream.sources[s].limits = (struct rp_limits){.max_epochs = epochs};
+        struct rp_record contract = contract_of(plan, &writer);
+        struct rp_plan *raised = open_stream(&stream);
+        const struct rp_plan_start start = {.contract = &contract};
+        memcpy(token, begin, epochs == 1 ? begin_bytes : 0);
+        check(rp_plan_start(raised, token, bytes, &start, &error), &error);
+        assert_int_equal(rp_plan_row(raised), began);
+        rp_plan_close(plan);
+        plan = raised;
+        free(writer.text);
+        while (rp_plan_next(plan, &row, &error) == 1)
+            whole.of[whole.count++] = hash_row(&row);
+        assert_true(whole.count > began + 20);
+        whole.count -= epochs == 1; /* documents wait for the last row */
+        check(rp_plan_load(plan, begin, begin_bytes, false, &error), &error);
+        check(rp_plan_seek(plan, whole.count, &error), &error);
+        bytes = save(plan, token);
+    }
+    for (uint64_t at = 0; at < whole.count; at += 7) {
+        check(rp_plan_load(plan, begin, begin_bytes, false, &error), &error);
+        check(rp_plan_seek(plan, at, &error), &error);
+        bytes = save(plan, token);
+        check(rp_plan_load(plan, token, bytes, false, &error), &error);
+        check_rest(plan, &whole, "loaded");
+    }
+    check(rp_plan_rewind(plan, &error), &error);
+    check_rest(plan, &whole, "rewound");
+    rp_plan_close(plan);
+}
+
 static void accepted_weights_hold_at_their_row(void **state)
 {
     (void)state;
@@ -437,6 +485,7 @@ int main(void)
         cmocka_unit_test(every_row_continues_from_its_token),
         cmocka_unit_test(the_other_version_is_refused_by_name),
         cmocka_unit_test(a_run_that_grew_goes_to_all_of_its_rows),
+        cmocka_unit_test(raised_limits_hold_from_their_row),
         cmocka_unit_test(accepted_weights_hold_at_their_row),
         cmocka_unit_test(appended_weights_hold_from_their_row),
         cmocka_unit_test(weights_are_not_appended_in_a_window_that_is_begun),

@@ -272,7 +272,8 @@ static int export_state(const struct arguments *arguments)
                                  .json = arguments->json};
     if (!arguments->output)
         return rp_cmd_misuse("checkpoint", "export: expected -o FILE");
-    if (arguments->line.path && rp_cmd_run_of(arguments->line.path, &of, &error) < 0)
+    if (arguments->line.path &&
+        rp_cmd_run_of(arguments->line.path, arguments->line.stream, &of, &error) < 0)
         return rp_cmd_report(&error);
     if (arguments->line.path)
         copy.run = of.run;
@@ -307,7 +308,7 @@ static int find_path(struct arguments *arguments, char **directory, struct rp_er
     struct rp_run_of of = {.run = NULL};
     int code = 0;
     if (line->path) {
-        code = rp_cmd_run_of(line->path, &of, error);
+        code = rp_cmd_run_of(line->path, line->stream, &of, error);
         if (code == 0 && !of.checkpoint_dir)
             code = rp_fail(error, -RP_E_EMPTY, "give the directory of its checkpoints",
                            "%s: has no checkpoint_dir", line->path);

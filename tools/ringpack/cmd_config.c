@@ -9,6 +9,7 @@
 #include "cmd.h"
 #include "cmd_run.h"
 #include "cmd_state.h"
+#include "state/state_streams.h"
 #include "stream_version.h"
 
 int rp_cmd_config_read(struct rp_cmd_line *arguments, struct rp_error *error)
@@ -18,7 +19,11 @@ int rp_cmd_config_read(struct rp_cmd_line *arguments, struct rp_error *error)
     for (size_t i = 0; i < arguments->setting_count && code >= 0; i++)
         code = rp_config_set(arguments->config, arguments->settings[i].key,
                              arguments->settings[i].text, error);
-    return code < 0 ? code : 0;
+    if (code >= 0)
+        code = rp_config_choose_stream(arguments->config, error);
+    if (code >= 0 && arguments->config->is_repeated)
+        rp_saved_choose_stream(rp_config_stream_name(arguments->config));
+    return code;
 }
 
 int rp_cmd_config_finish_at(struct rp_cmd_line *arguments, const void *state, size_t bytes)
@@ -81,7 +86,7 @@ static void add_version(const struct rp_cmd_line *arguments, struct rp_words *wo
         rp_words_add(words, "--stream-version=%" PRIu32, arguments->config->stream_version);
 }
 
-void rp_cmd_config_words(const struct rp_cmd_line *arguments, struct rp_words *words)
+void rp_cmd_config_given_words(const struct rp_cmd_line *arguments, struct rp_words *words)
 {
     if (arguments->path) {
         rp_words_add(words, "-c");
@@ -94,5 +99,10 @@ void rp_cmd_config_words(const struct rp_cmd_line *arguments, struct rp_words *w
         for (char *key = words->word[words->count - 1]; *key != '='; key++)
             *key = *key == '_' ? '-' : *key;
     }
+}
+
+void rp_cmd_config_words(const struct rp_cmd_line *arguments, struct rp_words *words)
+{
+    rp_cmd_config_given_words(arguments, words);
     add_version(arguments, words);
 }

@@ -29,7 +29,9 @@ int rp_cmd_config_finish_at_file(struct rp_cmd_line *arguments, const char *path
 /** The last text that was given for a key; NULL if none was. */
 const char *rp_cmd_config_given(const struct rp_cmd_line *arguments, const char *key);
 
-/** Add the typed options to the command line of a child. */
+/** Add the typed file and options to the command line of a child. */
+void rp_cmd_config_given_words(const struct rp_cmd_line *arguments, struct rp_words *words);
+/** The same, and the stream version that the config has here. */
 void rp_cmd_config_words(const struct rp_cmd_line *arguments, struct rp_words *words);
 
 #endif

@@ -24,12 +24,17 @@ RP_MUST_CHECK int rp_cmd_run_directory(const char *run_dir, const char *run, cha
 /** True if a word names no file, and may name a run. */
 bool rp_cmd_is_run(const char *word);
 
+/** The run of one of the streams of a run (NULL: of `default`), which its engine lists. */
+RP_MUST_CHECK int rp_cmd_run_stream(const char *run_dir, const char **run, const char *stream,
+                                    struct rp_error *error);
+
 /** The run that a config, or the config of a checkpoint, is of: its name, its run directory and its
- * checkpoint directory, NULL where the config has none. Freed by rp_cmd_run_free. */
+ * checkpoint directory, NULL where the config has none. `stream` chooses one of its streams; NULL:
+ * the one that it chooses itself. Freed by rp_cmd_run_free. */
 struct rp_run_of {
     char *run, *run_dir, *checkpoint_dir;
 };
-RP_MUST_CHECK int rp_cmd_run_of(const char *config_path, struct rp_run_of *of,
+RP_MUST_CHECK int rp_cmd_run_of(const char *config_path, const char *stream, struct rp_run_of *of,
                                 struct rp_error *error);
 void rp_cmd_run_free(struct rp_run_of *of);
 

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "plan/token_records.h"
 #include "state/state_file.h"
+#include "state/state_streams.h"
 
 #define LENGTH_AT 12u /* u32 of a token: its length in bytes */
 
@@ -25,6 +26,18 @@ static size_t without_padding(const char *state, size_t bytes)
     while (end > length && state[end - 1] == 0)
         end--;
     return length > 0 && end == length ? end : bytes;
+}
+
+/* Of the bytes of a state, keep the token of the chosen stream. */
+static int keep_stream(char *state, size_t *bytes, struct rp_error *error)
+{
+    size_t offset, length;
+    int code = rp_saved_find_stream(state, *bytes, &offset, &length, error);
+    if (code < 0)
+        return code;
+    memmove(state, state + offset, length);
+    *bytes = without_padding(state, length);
+    return 0;
 }
 
 bool rp_cmd_is_directory(const char *path)
@@ -78,9 +91,7 @@ static int read_any_form(const char *path, char **state, size_t *bytes, char **f
     if (code != 0)
         return code < 0 ? code : 0;
     code = rp_file_read_all(path, RP_STATE_BYTES_MAX, state, bytes, error);
-    if (code >= 0)
-        *bytes = without_padding(*state, *bytes);
-    return code;
+    return code < 0 ? code : keep_stream(*state, bytes, error);
 }
 
 int rp_cmd_read_state_of(const char *path, char **state, size_t *bytes, char **file,

@@ -15,6 +15,7 @@
 #include "config/config.h"
 #include "object/url.h"
 #include "options_help.h"
+#include "state/state_streams.h"
 
 #define ALL_MAX 160u
 #define NAME_BYTES 40
@@ -42,6 +43,8 @@ static const struct rp_option run_options[] = {
     {RP_TEXT("run", "RUN", struct rp_cmd_line, run), .help = "the run: the same as the word RUN"},
     {RP_TEXT("config", "FILE", struct rp_cmd_line, path), .letter = 'c',
      .help = "the run of this config, or of this checkpoint"},
+    {RP_TEXT("stream", "NAME", struct rp_cmd_line, stream),
+     .help = "the one of the streams of the run that is meant (default: the main one)"},
     RUN_DIR_OPTION,
     {0},
 };
@@ -319,9 +322,11 @@ static int take_run(struct rp_cmd_line *line, struct rp_error *error)
     if (line->path && line->run)
         return rp_fail(error, -RP_E_USAGE, "give one of them", "--run %s, and -c %s", line->run,
                        line->path);
-    if (line->verb->takes != RP_TAKES_RUN)
+    if (line->verb->takes != RP_TAKES_RUN) {
+        rp_saved_choose_stream(line->stream); /* the verb may read a state */
         return 0;
-    int code = line->path ? rp_cmd_run_of(line->path, &of, error) : 0;
+    }
+    int code = line->path ? rp_cmd_run_of(line->path, line->stream, &of, error) : 0;
     if (code < 0)
         return code;
     const char *run = line->run ? line->run : of.run;
@@ -331,6 +336,8 @@ static int take_run(struct rp_cmd_line *line, struct rp_error *error)
         memmove(line->words + 1, line->words, line->count++ * sizeof *line->words);
         line->words[0] = run;
     }
+    if (line->stream && !line->path)
+        return rp_cmd_run_stream(line->run_dir, &line->words[0], line->stream, error);
     return 0;
 }
 

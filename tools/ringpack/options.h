@@ -73,7 +73,7 @@ struct rp_cmd_line {
     const char **words; /* [count]; NULL after the last */
     size_t count;
     const char *path; /* -c */
-    const char *run, *run_dir;
+    const char *run, *run_dir, *stream;
     struct rp_cmd_setting {
         const char *key, *text;
     } settings[RP_CMD_SETTINGS_MAX]; /* keys of the config that were given as options */

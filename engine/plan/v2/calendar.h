@@ -48,8 +48,9 @@ struct rp_stage {
     enum rp_fill fill;
     struct rp_deal deal;
     const struct rp_limits *limits;
-    const uint64_t *documents; /* the record `documents` in force */
-    const uint32_t *weights;   /* from the last that sets weights; 0: waits */
+    const struct rp_limits *limits_of_config; /* as if no record had limits */
+    const uint64_t *documents;                /* the record `documents` in force */
+    const uint32_t *weights;                  /* from the last that sets weights; 0: waits */
 };
 
 /** Make records that are not begun, number the sources, and check everything of sections 1, 6.1 and
@@ -122,6 +123,8 @@ struct rp_deal_text {
 struct rp_deal_text rp_calendar_deal_text(const struct rp_deal *deal);
 /** Read it, Y,T,C,m,ORDER,K,w,h,b or `off`, from a line of a record. False: it is none. */
 bool rp_calendar_read_deal(const struct rp_field *field, struct rp_deal *deal);
+/** The same of a line `limits`: max_epochs,max_tokens,on_exhausted. */
+bool rp_calendar_read_limits(const struct rp_field *field, struct rp_limits *limits);
 /** The line of bos_id or eos_id. */
 void rp_calendar_add_id(struct rp_record_writer *writer, const char *name, uint32_t id);
 /** The stream contract (section 14), sorted. Sources' fingerprints are taken through their views.

@@ -18,6 +18,7 @@ struct reader {
     struct rp_field bad; /* the first line that was not understood */
     uint64_t *documents, *first, *end;
     uint32_t *weights;
+    struct rp_calendar_limits *limits; /* RP_NO_SOURCE: no line */
 };
 
 static int refuse_line(const struct reader *reader, const struct rp_field *field)
@@ -144,6 +145,9 @@ static void read_line(struct reader *reader, const struct rp_field *field, const
         is_fine = read_whole(field, UINT32_MAX, &value) && value > 0;
         reader->weights[j] = (uint32_t)value;
         record->sets |= RP_SETS_WEIGHTS;
+    } else if (strcmp(name->text, "limits") == 0 && is_known) {
+        is_fine = rp_calendar_read_limits(field, &reader->limits[j].limits);
+        reader->limits[j].number = j;
     } else if (j != RP_NO_SOURCE) {
         is_fine = false;
     } else if (strcmp(name->text, "from") == 0) {
@@ -170,6 +174,7 @@ static void clear(struct reader *reader)
     memset(reader->documents, 0xff, reader->known * sizeof *reader->documents);
     memset(reader->first, 0xff, reader->known * sizeof *reader->first);
     memset(reader->weights, 0, reader->known * sizeof *reader->weights);
+    memset(reader->limits, 0xff, reader->known * sizeof *reader->limits);
 }
 
 static int keep_entries(struct reader *reader, const uint64_t *values, const uint64_t *ends,
@@ -186,6 +191,21 @@ static int keep_entries(struct reader *reader, const uint64_t *values, const uin
     for (uint32_t j = 0; j < reader->known; j++)
         if (values[j] != RP_NO_ROW)
             *entries++ = (struct rp_calendar_entry){j, values[j], ends[j]};
+    return 0;
+}
+
+static int keep_limits(struct reader *reader, struct rp_calendar_record *record)
+{
+    for (uint32_t j = 0; j < reader->known; j++)
+        record->limits_count += reader->limits[j].number == j;
+    struct rp_calendar_limits *limits = rp_calendar_take(
+        reader->making->calendar, record->limits_count, sizeof *limits, reader->making->error);
+    if (!limits)
+        return -ENOMEM;
+    record->limits = limits;
+    for (uint32_t j = 0; j < reader->known; j++)
+        if (reader->limits[j].number == j)
+            *limits++ = reader->limits[j];
     return 0;
 }
 
@@ -210,6 +230,8 @@ static int end_record(struct reader *reader)
     if (code == 0)
         code = keep_entries(reader, reader->first, reader->end, &record->ranges,
                             &record->range_count);
+    if (code == 0)
+        code = keep_limits(reader, record);
     if (code == 0 && (record->sets & RP_SETS_WEIGHTS)) {
         uint32_t *weights = rp_calendar_take(
             calendar, (size_t)reader->known + calendar->spec.source_count, sizeof *weights, error);
@@ -274,7 +296,8 @@ int rp_calendar_read_records(struct rp_calendar_making *making)
     size_t n = reader.known;
     reader.documents = rp_calloc(3 * n, sizeof *reader.documents);
     reader.weights = rp_calloc(n, sizeof *reader.weights);
-    if (reader.documents && reader.weights) {
+    reader.limits = rp_calloc(n, sizeof *reader.limits);
+    if (reader.documents && reader.weights && reader.limits) {
         reader.first = reader.documents + n;
         reader.end = reader.first + n;
         code = read_all(&reader, &record);
@@ -283,5 +306,6 @@ int rp_calendar_read_records(struct rp_calendar_making *making)
     }
     free(reader.documents);
     free(reader.weights);
+    free(reader.limits);
     return code;
 }

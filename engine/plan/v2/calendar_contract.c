@@ -115,7 +115,7 @@ static int add_stages(const struct rp_calendar *calendar, struct rp_record_write
         const struct rp_stage *stage = rp_calendar_at(calendar, calendar->stages[i].from);
         snprintf(prefix, sizeof prefix, "stage[%04" PRIu32 "].", i);
         find_limits(calendar, i, sets);
-        rp_calendar_add_stage(&lines, &calendar->stages[i], stage->limits, sets);
+        rp_calendar_add_stage(&lines, &calendar->stages[i], stage->limits_of_config, sets);
     }
     free(sets);
     return 0;

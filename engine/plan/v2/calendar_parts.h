@@ -20,11 +20,18 @@ struct rp_calendar_entry {
     uint64_t value, end;
 };
 
+/* The limits of a source before a record. */
+struct rp_calendar_limits {
+    uint32_t number;
+    struct rp_limits limits;
+};
+
 struct rp_calendar_record {
     uint64_t from;
     uint32_t sets; /* RP_SETS_WEIGHTS, _MAX_DOCS, _DEAL */
-    uint32_t document_count, range_count;
+    uint32_t document_count, range_count, limits_count;
     const struct rp_calendar_entry *documents, *ranges; /* ascending */
+    const struct rp_calendar_limits *limits;            /* likewise */
     const uint32_t *weights;                            /* by number */
     uint32_t max_docs_per_row;
     struct rp_deal deal;
@@ -108,7 +115,7 @@ struct rp_calendar_making {
     const struct rp_calendar_position *position;
     struct rp_error *error;
     struct rp_stage now;
-    struct rp_limits *limits; /* in force now, by number; copied before a change */
+    struct rp_limits *limits; /* of the config now, by number; copied before a change */
     uint64_t *documents;      /* likewise; RP_NO_ROW until a source joins */
     uint64_t *wanted;         /* scratch, by number */
     uint32_t *sample;         /* scratch of the default of max_docs_per_row */
@@ -138,6 +145,9 @@ int rp_calendar_make_record(struct rp_calendar_making *making, const struct rp_c
                             uint32_t joined, struct rp_calendar_record *record, bool *is_made);
 /** The default of max_docs_per_row under the values of `now`. */
 int rp_calendar_default_docs(struct rp_calendar_making *making, uint32_t *max_docs_per_row);
+/* calendar_limits.c: the limits at the row of the walk, if they are others than before. */
+int rp_calendar_set_limits(struct rp_calendar_making *making, const struct rp_calendar_walk *walk);
+const char *rp_calendar_exhausted_word(enum rp_on_exhausted on_exhausted);
 /* calendar_text.c */
 int rp_calendar_link_records(struct rp_calendar *calendar, uint32_t begin, uint32_t end,
                              struct rp_error *error);

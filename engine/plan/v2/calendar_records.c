@@ -213,6 +213,24 @@ static int take_deal(struct rp_calendar_making *making, const struct rp_calendar
     return code < 0 ? rp_fail_context(making->error, code, "row %" PRIu64, walk->row) : 0;
 }
 
+/* Limits before a wanted record, by number. */
+static int take_limits(struct rp_calendar_making *making, const struct rp_stage_spec *wanted,
+                       struct rp_calendar_record *record)
+{
+    struct rp_calendar *calendar = making->calendar;
+    struct rp_calendar_limits *limits = rp_calendar_take(calendar, wanted->limits_count,
+                                                         sizeof *limits, making->error);
+    if (!limits)
+        return -ENOMEM;
+    record->limits = limits;
+    for (uint32_t j = 0; wanted->limits_count > 0 && j < calendar->count; j++)
+        for (uint32_t i = 0; i < wanted->limits_count; i++)
+            if (calendar->number_of[wanted->limits[i].source] == j)
+                limits[record->limits_count++] = (struct rp_calendar_limits){
+                    j, wanted->limits[i].limits};
+    return 0;
+}
+
 /* Take the values of a wanted record; one that the stage of its row sets too is refused. */
 static int take_wanted(struct rp_calendar_making *making, const struct rp_calendar_walk *walk,
                        struct rp_calendar_record *record)
@@ -230,7 +248,10 @@ static int take_wanted(struct rp_calendar_making *making, const struct rp_calend
     record->max_docs_per_row = wanted->max_docs_per_row;
     if (record->sets & RP_SETS_WEIGHTS)
         record->weights = making->now.weights;
-    return record->sets & RP_SETS_DEAL ? take_deal(making, walk, &wanted->deal, record) : 0;
+    int code = take_limits(making, wanted, record);
+    return code == 0 && (record->sets & RP_SETS_DEAL)
+               ? take_deal(making, walk, &wanted->deal, record)
+               : code;
 }
 
 int rp_calendar_make_record(struct rp_calendar_making *making, const struct rp_calendar_walk *walk,
@@ -261,6 +282,6 @@ int rp_calendar_make_record(struct rp_calendar_making *making, const struct rp_c
         if (code == 0)
             code = rp_calendar_default_docs(making, &record->max_docs_per_row);
     }
-    *is_made = record->sets != 0 || record->document_count > 0;
+    *is_made = record->sets != 0 || record->document_count > 0 || record->limits_count > 0;
     return code;
 }

@@ -67,12 +67,6 @@ static void add_without(struct rp_calendar_lines *lines, const struct rp_stage_s
         }
 }
 
-static const char *exhausted_word(enum rp_on_exhausted on_exhausted)
-{
-    static const char *const words[] = {"continue", "stop", "error"};
-    return words[on_exhausted];
-}
-
 static void add_limits(struct rp_calendar_lines *lines, const struct rp_limits *limits,
                        const uint8_t *sets)
 {
@@ -85,7 +79,8 @@ static void add_limits(struct rp_calendar_lines *lines, const struct rp_limits *
             ADD_OF(lines, "max_tokens", j, "%" PRIu64, limits[j].max_tokens);
     for (uint32_t j = 0; j < count; j++)
         if (sets[j] & 4)
-            ADD_OF(lines, "on_exhausted", j, "%s", exhausted_word(limits[j].on_exhausted));
+            ADD_OF(lines, "on_exhausted", j, "%s",
+                   rp_calendar_exhausted_word(limits[j].on_exhausted));
 }
 
 void rp_calendar_add_stage(struct rp_calendar_lines *lines, const struct rp_stage_spec *stage,
@@ -126,6 +121,12 @@ void rp_calendar_add_record(struct rp_calendar_lines *lines,
         ADD_OF(lines, "documents", record->documents[i].number, "%" PRIu64,
                record->documents[i].value);
     ADD(lines, "from", "%" PRIu64, record->from);
+    for (uint32_t i = 0; i < record->limits_count; i++) {
+        const struct rp_limits *limits = &record->limits[i].limits;
+        ADD_OF(lines, "limits", record->limits[i].number, "%" PRIu32 ",%" PRIu64 ",%s",
+               limits->max_epochs, limits->max_tokens,
+               rp_calendar_exhausted_word(limits->on_exhausted));
+    }
     if (record->sets & RP_SETS_MAX_DOCS)
         ADD(lines, "max_docs_per_row", "%" PRIu32, record->max_docs_per_row);
     for (uint32_t i = 0; i < record->range_count; i++)

@@ -148,33 +148,7 @@ static int set_weights(struct rp_calendar_making *making, const struct rp_stage_
     return 0;
 }
 
-static int set_limits(struct rp_calendar_making *making, const struct rp_stage_spec *stage)
-{
-    struct rp_calendar *calendar = making->calendar;
-    if (stage->limits_count == 0)
-        return 0;
-    struct rp_limits *limits = rp_calendar_take(calendar, calendar->count, sizeof *limits,
-                                                making->error);
-    if (!limits)
-        return -ENOMEM;
-    memcpy(limits, making->limits, calendar->count * sizeof *limits);
-    for (uint32_t i = 0; i < stage->limits_count; i++) {
-        const struct rp_limits_change *change = &stage->limits[i];
-        uint32_t number = calendar->number_of[change->source];
-        if (number == RP_NO_SOURCE)
-            continue;
-        if (change->sets & 1)
-            limits[number].max_epochs = change->limits.max_epochs;
-        if (change->sets & 2)
-            limits[number].max_tokens = change->limits.max_tokens;
-        if (change->sets & 4)
-            limits[number].on_exhausted = change->limits.on_exhausted;
-    }
-    making->now.limits = making->limits = limits;
-    return 0;
-}
-
-static int set_stage(struct rp_calendar_making *making, const struct rp_stage_spec *stage)
+static void set_stage(struct rp_calendar_making *making, const struct rp_stage_spec *stage)
 {
     struct rp_stage *now = &making->now;
     uint32_t sets = stage->sets;
@@ -188,7 +162,6 @@ static int set_stage(struct rp_calendar_making *making, const struct rp_stage_sp
         now->max_docs_per_row = stage->max_docs_per_row;
     if (sets & RP_SETS_DEAL)
         now->deal = stage->deal;
-    return set_limits(making, stage);
 }
 
 static int set_record(struct rp_calendar_making *making, const struct rp_calendar_record *record,
@@ -286,7 +259,9 @@ static int add_boundary(struct rp_calendar_making *making, const struct rp_calen
     now->from = walk->row;
     now->is_declared = stage;
     now->has_record = false;
-    int code = stage ? set_stage(making, stage) : 0;
+    if (stage)
+        set_stage(making, stage);
+    int code = rp_calendar_set_limits(making, walk);
     if (code == 0 && weights)
         code = set_weights(making, weights, NULL, weights == stage ? stage->ramp : 0);
     else if (code == 0 && walk->begun && (walk->begun->sets & RP_SETS_WEIGHTS))
@@ -452,7 +427,9 @@ static int begin(struct rp_calendar_making *making)
         const struct rp_stream_source *source = rp_calendar_source(calendar, j);
         making->limits[j] = source ? source->limits : (struct rp_limits){.max_epochs = 1};
     }
-    making->now = (struct rp_stage){.limits = making->limits, .documents = making->documents};
+    making->now = (struct rp_stage){.limits = making->limits,
+                                    .limits_of_config = making->limits,
+                                    .documents = making->documents};
     calendar->record_count = calendar->begun_count;
     return 0;
 }

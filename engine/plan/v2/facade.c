@@ -323,7 +323,7 @@ int rp_v2_save(const struct rp_plan_v2 *v2, void *token, size_t *bytes, struct r
 static int go_to(struct rp_plan_v2 *v2, struct parts *parts, const void *token, size_t bytes,
                  struct rp_error *error)
 {
-    const struct rp_stream_resume resume = {.begun_records = v2->contract};
+    const struct rp_stream_resume resume = {.begun_records = v2->contract, .keeps_limits = true};
     struct rp_stream_spec spec = v2->spec;
     spec.record_count = parts->records.count;
     spec.records = parts->records.list;
@@ -455,7 +455,7 @@ int rp_v2_start(struct rp_plan_v2 *v2, const void *token, size_t bytes,
     char *begun = NULL;
     int code = rp_planner_token_info(token, bytes, &info, error);
     if (code == 0)
-        code = rp_v2_records_kept(v2, start, info.position.window_end, &parts.records, error);
+        code = rp_v2_records_kept(v2, start, &info.position, &parts.records, error);
     if (code < 0)
         return code;
     if (start->contract) {
@@ -466,7 +466,10 @@ int rp_v2_start(struct rp_plan_v2 *v2, const void *token, size_t bytes,
         }
         memcpy(begun, start->contract->text, start->contract->bytes);
     }
-    const struct rp_stream_resume resume = {begun, start->weights, start->grow};
+    const struct rp_stream_resume resume = {.begun_records = begun,
+                                            .weights = start->weights,
+                                            .grow = start->grow && !start->keeps_records,
+                                            .keeps_limits = start->keeps_records};
     struct rp_stream_spec spec = v2->spec;
     if (parts.records.count > 0) {
         spec.record_count = parts.records.count;

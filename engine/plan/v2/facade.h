@@ -97,10 +97,11 @@ RP_MUST_CHECK int rp_v2_records_with(const struct rp_plan_v2 *v2, uint64_t row,
 bool rp_v2_record_at(const struct rp_plan_v2 *v2, const struct rp_plan_record *wanted,
                      bool *is_equal);
 
-/** The records that a start finds from `row` on: weights of the contract, and its list. */
+/** The records that a start finds from window_end on: weights of the contract, and its list; or
+ * all records of the contract that are not begun, if it keeps them. */
 RP_MUST_CHECK int rp_v2_records_kept(const struct rp_plan_v2 *v2, const struct rp_plan_start *start,
-                                     uint64_t row, struct rp_v2_records *records,
-                                     struct rp_error *error);
+                                     const struct rp_stream_position *position,
+                                     struct rp_v2_records *records, struct rp_error *error);
 void rp_v2_records_free(struct rp_v2_records *records);
 
 /** Fill in the facts of a token of version 2 (plan.h). */

@@ -70,7 +70,7 @@ static void visit(const struct rp_record *contract, visitor *call, void *context
 
 struct sizes {
     uint32_t records;
-    uint32_t documents; /* lines */
+    uint32_t documents, limits; /* lines */
 };
 
 static void measure(void *context, const struct line *line)
@@ -79,6 +79,7 @@ static void measure(void *context, const struct line *line)
     if (sizes->records <= line->record)
         sizes->records = line->record + 1;
     sizes->documents += strcmp(line->key, "documents") == 0;
+    sizes->limits += strcmp(line->key, "limits") == 0;
 }
 
 /* ---- filling in ------------------------------------------------------------------------------ */
@@ -89,6 +90,8 @@ struct filling {
     uint32_t *weights;          /* [record][source of the config] */
     struct rp_source_count *documents;
     uint32_t documents_count;
+    struct rp_limits_change *limits;
+    uint32_t limits_count;
 };
 
 static void fill(void *context, const struct line *line)
@@ -110,6 +113,14 @@ static void fill(void *context, const struct line *line)
         *entry = (struct rp_source_count){place, line->value};
         if (record->documents_count++ == 0)
             record->documents = entry; /* the lines of a record are neighbours */
+    } else if (strcmp(line->key, "limits") == 0 && place != RP_NO_NUMBER) {
+        struct rp_limits_change *entry = &filling->limits[filling->limits_count];
+        *entry = (struct rp_limits_change){.source = place, .sets = 7};
+        if (!rp_calendar_read_limits(line->field, &entry->limits))
+            return;
+        filling->limits_count++;
+        if (record->limits_count++ == 0)
+            record->limits = entry;
     } else if (strcmp(line->key, "deal") == 0 &&
                rp_calendar_read_deal(line->field, &record->deal)) {
         record->sets |= RP_SETS_DEAL;
@@ -122,8 +133,8 @@ struct spare {
     struct rp_source_count *documents; /* likewise */
 };
 
-/* One block of memory: the list, its numbers of documents, its weights. It has room for a record
- * that is appended. */
+/* One block of memory: the list, its limits, its numbers of documents, its weights. It has room for
+ * a record that is appended. */
 static int allocate(struct filling *filling, const struct sizes *sizes, struct spare *spare,
                     struct rp_error *error)
 {
@@ -131,12 +142,14 @@ static int allocate(struct filling *filling, const struct sizes *sizes, struct s
     size_t list = (sizes->records + 1u) * sizeof *filling->list;
     size_t documents = ((size_t)sizes->documents + sources) * sizeof *filling->documents;
     size_t weights = (sizes->records + 1u) * sources * sizeof *filling->weights;
-    char *block = rp_calloc(1, list + documents + weights);
+    size_t limits = sizes->limits * sizeof *filling->limits;
+    char *block = rp_calloc(1, list + limits + documents + weights);
     if (!block)
         return rp_fail(error, -ENOMEM, NULL, "no memory for %" PRIu32 " records", sizes->records);
     filling->list = (void *)block;
-    filling->documents = (void *)(block + list);
-    filling->weights = (void *)(block + list + documents);
+    filling->limits = (void *)(block + list);
+    filling->documents = (void *)(block + list + limits);
+    filling->weights = (void *)(block + list + limits + documents);
     *spare = (struct spare){filling->weights + (size_t)sizes->records * sources,
                             filling->documents + sizes->documents};
     return 0;
@@ -146,7 +159,8 @@ static int allocate(struct filling *filling, const struct sizes *sizes, struct s
  * the job from which it was made may be another one now. */
 static bool is_wanted(const struct rp_stage_spec *record, uint64_t row)
 {
-    return record->from >= row && record->from > 0 && (record->sets || record->documents_count);
+    return record->from >= row && record->from > 0 &&
+           (record->sets || record->documents_count || record->limits_count);
 }
 
 static int list_records(const struct rp_plan_v2 *v2, uint64_t row, struct rp_v2_records *records,
@@ -279,19 +293,22 @@ struct kept_weights {
     uint32_t *weights; /* [record][source of the config] */
 };
 
-/* The place of a source that the other contract has under this number. */
-static uint32_t place_of(const struct kept_weights *kept, uint32_t number)
+/* The place of a source that the other contract has under this number. False: it has none. */
+static bool find_place(const struct rp_plan_v2 *v2, const struct rp_record *contract,
+                       uint32_t number, uint32_t *place)
 {
     char name[RP_RECORD_NAME_MAX + 1];
     struct rp_field field;
-    const struct rp_stream_spec *spec = &kept->v2->spec;
+    const struct rp_stream_spec *spec = &v2->spec;
     snprintf(name, sizeof name, "source[%04" PRIu32 "].name", number);
-    if (rp_record_find(kept->contract, name, &field))
-        for (uint32_t s = 0; s < spec->source_count; s++)
-            if (strlen(spec->sources[s].name) == field.value_bytes &&
-                memcmp(spec->sources[s].name, field.value, field.value_bytes) == 0)
-                return s;
-    return RP_NO_NUMBER;
+    *place = RP_NO_NUMBER;
+    if (!rp_record_find(contract, name, &field))
+        return false;
+    for (uint32_t s = 0; s < spec->source_count; s++)
+        if (strlen(spec->sources[s].name) == field.value_bytes &&
+            memcmp(spec->sources[s].name, field.value, field.value_bytes) == 0)
+            *place = s;
+    return true;
 }
 
 static void keep(void *context, const struct line *line)
@@ -300,7 +317,9 @@ static void keep(void *context, const struct line *line)
     struct rp_plan_record *entry = &kept->list[line->record];
     if (strcmp(line->key, "from") == 0)
         entry->row = line->value;
-    uint32_t place = strcmp(line->key, "weight") == 0 ? place_of(kept, line->source) : RP_NO_NUMBER;
+    uint32_t place = RP_NO_NUMBER;
+    if (strcmp(line->key, "weight") == 0)
+        (void)find_place(kept->v2, kept->contract, line->source, &place);
     if (place != RP_NO_NUMBER) {
         uint32_t *weights = kept->weights + (size_t)line->record * kept->v2->spec.source_count;
         weights[place] = (uint32_t)line->value;
@@ -349,9 +368,34 @@ static int list_kept(const struct rp_plan_v2 *v2, const struct rp_record *contra
     return 0;
 }
 
-int rp_v2_records_kept(const struct rp_plan_v2 *v2, const struct rp_plan_start *start, uint64_t row,
-                       struct rp_v2_records *records, struct rp_error *error)
+/* All records of another contract that are not begun. */
+static int list_all(const struct rp_plan_v2 *v2, const struct rp_record *contract, uint64_t row,
+                    struct rp_v2_records *records, struct rp_error *error)
 {
+    uint32_t *places = rp_calloc(RP_SOURCES_MAX, sizeof *places);
+    struct rp_plan_v2 with = *v2;
+    struct spare spare;
+    if (!places)
+        return rp_fail(error, -ENOMEM, NULL, "no memory for the sources of a contract");
+    with.number_count = 0;
+    while (with.number_count < RP_SOURCES_MAX &&
+           find_place(v2, contract, with.number_count, &places[with.number_count]))
+        with.number_count++;
+    with.contract = (char *)contract->text;
+    with.contract_bytes = contract->bytes;
+    with.places = places;
+    int code = list_records(&with, row, records, &spare, error);
+    free(places);
+    return code;
+}
+
+int rp_v2_records_kept(const struct rp_plan_v2 *v2, const struct rp_plan_start *start,
+                       const struct rp_stream_position *position, struct rp_v2_records *records,
+                       struct rp_error *error)
+{
+    uint64_t row = position->window_end;
+    if (start->keeps_records && start->contract)
+        return list_all(v2, start->contract, position->next_row, records, error);
     struct rp_plan_record *kept = NULL;
     uint32_t kept_count = 0, sources = v2->spec.source_count;
     *records = (struct rp_v2_records){NULL, 0};

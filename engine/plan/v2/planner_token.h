@@ -26,6 +26,9 @@ struct rp_stream_resume {
     /* Other weights, by source of the config, that were accepted (section 12.4, 7). NULL: none */
     const uint32_t *weights;
     bool grow; /* documents that were appended become a record */
+    /* The token is of a row of the same calendar: limits that are reached may not differ, and make
+     * no record. */
+    bool keeps_limits;
 };
 
 /** The calendar and the plan of `spec` at the row of a token. Every byte of it is checked first.
@@ -59,6 +62,7 @@ struct rp_planner_token_source {
     struct rp_source_state state;
     struct rp_limits limits;
     uint32_t weight;
+    uint64_t waiting;               /* tokens */
     uint64_t documents_next;        /* the record `documents` in force */
     struct rp_source_prints prints; /* at state.documents */
     enum rp_too_long too_long;

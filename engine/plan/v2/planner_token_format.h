@@ -151,9 +151,15 @@ RP_MUST_CHECK int rp_token2_history_records(const char *history, char **text_out
 /** Whether the history shows that no record has `row`, its newest entry being older or a declared
  * stage. */
 bool rp_token2_history_excludes(const char *history, uint64_t row);
-/** Limits, once the window of the token is planned again: 6. */
+/** Limits: 6. Sources of the config whose limits of the begun stage are others than the token's;
+ * `other` is by number. Returns their number. */
+uint32_t rp_token2_other_limits(const struct rp_token2_resume *resume,
+                                const struct rp_calendar *calendar, bool *other);
+/** Once the window of the token is planned again: leave those in `other` whose limits are reached
+ * at row e, which a record keeps. Returns their number. */
 RP_MUST_CHECK int rp_token2_match_limits(const struct rp_token2_resume *resume,
-                                         const struct rp_planner *plan);
+                                         const struct rp_calendar *calendar,
+                                         const struct rp_planner *plan, bool *other);
 
 #define RP_STREAM_TOKEN_HINT "nothing was changed; take another state token or an older checkpoint"
 #define RP_STREAM_TOKEN_DAMAGED(error, ...)                                                        \

@@ -251,49 +251,62 @@ static struct value limits_text(const struct rp_limits *limits)
     return out;
 }
 
-/* The stage that changes a limit that is reached, as a config has it. */
-static struct value stage_of_limit(const char *source, uint64_t row, const struct rp_limits *had,
-                                   const struct rp_limits *has)
+static const struct rp_limits *limits_of_config(const struct rp_token2_resume *resume,
+                                                const struct rp_calendar *calendar)
 {
-    struct value out;
-    if (had->max_epochs != has->max_epochs && has->max_epochs > 0)
-        snprintf(out.text, sizeof out.text,
-                 "{until: row %" PRIu64 "}, {limits: {%s: {max_epochs: %" PRIu32 "}}}", row, source,
-                 has->max_epochs);
-    else if (had->max_epochs != has->max_epochs)
-        snprintf(out.text, sizeof out.text,
-                 "{until: row %" PRIu64 "}, {limits: {%s: {max_epochs: endless}}}", row, source);
-    else
-        snprintf(out.text, sizeof out.text,
-                 "{until: row %" PRIu64 "}, {limits: {%s: {max_tokens: %" PRIu64 "}}}", row, source,
-                 has->max_tokens);
-    return out;
+    uint64_t next_row = resume->token.header.next_row;
+    return rp_calendar_at(calendar, next_row > 0 ? next_row - 1 : 0)->limits;
 }
 
-int rp_token2_match_limits(const struct rp_token2_resume *resume, const struct rp_planner *plan)
+uint32_t rp_token2_other_limits(const struct rp_token2_resume *resume,
+                                const struct rp_calendar *calendar, bool *other)
 {
-    const struct rp_token2_header *header = &resume->token.header;
-    const struct rp_stage *stage = rp_calendar_at(rp_planner_calendar(plan),
-                                                  header->next_row > 0 ? header->next_row - 1 : 0);
-    for (uint32_t j = 0; j < header->source_count; j++) {
-        const struct rp_source_state *state = rp_planner_reached(plan, j);
-        const struct rp_limits *had = &resume->token.sources[j].limits, *has = &stage->limits[j];
-        char hint[320];
-        if (!resume->sources[j] || is_reached(had, state) == is_reached(has, state))
-            continue;
-        uint64_t row = rp_max_u64(header->window_end, header->next_row);
-        snprintf(hint, sizeof hint,
-                 "nothing was changed; set the limits back, and change them by a stage at row "
-                 "%" PRIu64 " or later: `stages: [%s]`",
-                 row, stage_of_limit(resume->names[j], row, had, has).text);
-        return rp_fail(resume->error, -RP_E_MISMATCH, hint,
-                       "the limits of source %s differ: the state has %s, this run has %s; at row "
-                       "%" PRIu64 " it has read %" PRIu32 " epochs and %" PRIu64
-                       " tokens, so one of the two is reached",
-                       resume->names[j], limits_text(had).text, limits_text(has).text,
-                       header->window_end, state->epoch, state->tokens);
+    const struct rp_limits *limits = limits_of_config(resume, calendar);
+    uint32_t count = 0;
+    for (uint32_t j = 0; j < resume->token.header.source_count; j++) {
+        const struct rp_limits *had = &resume->token.sources[j].limits, *has = &limits[j];
+        other[j] = resume->sources[j] && resume->token.header.next_row > 0 &&
+                   (had->max_epochs != has->max_epochs || had->max_tokens != has->max_tokens ||
+                    had->on_exhausted != has->on_exhausted);
+        count += other[j];
     }
-    return 0;
+    return count;
+}
+
+/* A plan that goes to another row of its calendar writes no record. */
+static int refuse_reached(const struct rp_token2_resume *resume, uint32_t j,
+                          const struct rp_limits *has, const struct rp_source_state *state)
+{
+    const struct rp_limits *had = &resume->token.sources[j].limits;
+    uint64_t row = resume->token.header.window_end;
+    bool is_raised = is_reached(had, state);
+    return rp_fail(resume->error, -RP_E_MISMATCH,
+                   is_raised ? "nothing was changed; stop this engine, and start it with "
+                               "`--state FILE` of this state: the new limits hold from there on"
+                             : "nothing was changed; set the limits back, or to more than it has "
+                               "read",
+                   "the limits of source %s differ: the state has %s, this run has %s; at row "
+                   "%" PRIu64 " it has read %" PRIu32 " epochs and %" PRIu64 " tokens, %s",
+                   resume->names[j], limits_text(had).text, limits_text(has).text, row,
+                   state->epoch, state->tokens,
+                   is_raised ? "so a start has to raise its limits" : "which is not less");
+}
+
+int rp_token2_match_limits(const struct rp_token2_resume *resume,
+                           const struct rp_calendar *calendar, const struct rp_planner *plan,
+                           bool *other)
+{
+    const struct rp_limits *limits = limits_of_config(resume, calendar);
+    int count = 0;
+    for (uint32_t j = 0; j < resume->token.header.source_count; j++) {
+        const struct rp_source_state *state = rp_planner_reached(plan, j);
+        bool is_kept = other[j] && is_reached(&resume->token.sources[j].limits, state);
+        if (other[j] && (is_kept ? resume->with->keeps_limits : is_reached(&limits[j], state)))
+            return refuse_reached(resume, j, &limits[j], state);
+        other[j] = is_kept;
+        count += is_kept;
+    }
+    return count;
 }
 
 /* ---- 4 and 5: begun stages and records ------------------------------------------------------- */

@@ -13,12 +13,14 @@ struct extended {
     struct rp_stream_spec spec;
     struct rp_stage_spec *records;
     struct rp_source_count *documents;
+    struct rp_limits_change *limits;
 };
 
 static void free_extended(struct extended *extended)
 {
     free(extended->records);
     free(extended->documents);
+    free(extended->limits);
 }
 
 /* ---- the calendar ---------------------------------------------------------------------------- */
@@ -235,21 +237,39 @@ static void add_documents(const struct rp_token2_resume *resume, struct extended
     record->documents_count = count;
 }
 
-/* Add growth and weights to the record of the spec at row e, or a record with them. */
-static int extend(const struct rp_token2_resume *resume, bool reweights, struct extended *extended)
+/* Limits of the token that end here. */
+static void add_limits(const struct rp_token2_resume *resume, const bool *kept,
+                       struct extended *extended, struct rp_stage_spec *record)
+{
+    uint32_t count = 0;
+    for (uint32_t j = 0; j < resume->token.header.source_count; j++)
+        if (kept[j])
+            extended->limits[count++] = (struct rp_limits_change){
+                .source = (uint32_t)(resume->sources[j] - resume->spec->sources),
+                .sets = 7,
+                .limits = resume->token.sources[j].limits};
+    if (count > 0) {
+        record->limits = extended->limits;
+        record->limits_count = count;
+    }
+}
+
+/* Add growth, weights and limits to the record of the spec at row e, or a record with them. */
+static int extend(const struct rp_token2_resume *resume, const bool *kept, bool reweights,
+                  struct extended *extended)
 {
     const struct rp_stream_spec *spec = resume->spec;
     uint64_t row = resume->token.header.window_end;
-    uint32_t at = 0, count = spec->record_count;
+    uint32_t at = 0, count = spec->record_count, sources = resume->token.header.source_count;
     while (at < count && spec->records[at].from < row)
         at++;
     bool is_new = at == count || spec->records[at].from != row;
     uint32_t had = is_new ? 0 : spec->records[at].documents_count;
     extended->spec = *spec;
     extended->records = rp_calloc((size_t)count + 1, sizeof *extended->records);
-    extended->documents = rp_calloc((size_t)had + resume->token.header.source_count,
-                                    sizeof *extended->documents);
-    if (!extended->records || !extended->documents)
+    extended->documents = rp_calloc((size_t)had + sources, sizeof *extended->documents);
+    extended->limits = rp_calloc(sources, sizeof *extended->limits);
+    if (!extended->records || !extended->documents || !extended->limits)
         return rp_fail(resume->error, -ENOMEM, NULL, "no memory for the records of a stream");
     struct rp_stage_spec *record = &extended->records[at];
     for (uint32_t i = 0; i < count; i++)
@@ -257,6 +277,7 @@ static int extend(const struct rp_token2_resume *resume, bool reweights, struct 
     if (is_new)
         *record = (struct rp_stage_spec){.from = row};
     add_documents(resume, extended, record);
+    add_limits(resume, kept, extended, record);
     if (reweights) {
         record->sets |= RP_SETS_WEIGHTS;
         record->weights = resume->with->weights;
@@ -267,13 +288,15 @@ static int extend(const struct rp_token2_resume *resume, bool reweights, struct 
     return 0;
 }
 
-/* Growth and other weights become a record at row e; *calendar is replaced by one that has it. */
-static int add_record(const struct rp_token2_resume *resume, const char *records,
-                      struct rp_calendar **calendar)
+/* The calendar with the record of row e: growth, other weights, and limits that are `kept`, by
+ * number. *out is NULL if there are none. */
+static int open_extended(const struct rp_token2_resume *resume, const char *records,
+                         const bool *kept, uint32_t kept_count, struct rp_calendar **out)
 {
     bool grows = resume->grown > 0 && resume->with->grow, reweights = weights_differ(resume);
     struct extended extended = {.records = NULL};
-    if (!grows && !reweights)
+    *out = NULL;
+    if (!grows && !reweights && kept_count == 0)
         return 0;
     if (resume->token.header.next_row == 0)
         return rp_fail(resume->error, -RP_E_MISMATCH,
@@ -282,11 +305,9 @@ static int add_record(const struct rp_token2_resume *resume, const char *records
                        grows ? "documents were appended" : "other weights");
     int code = reweights ? check_weights(resume) : 0;
     if (code == 0)
-        code = extend(resume, reweights, &extended);
-    rp_calendar_close(*calendar);
-    *calendar = NULL;
+        code = extend(resume, kept, reweights, &extended);
     if (code == 0)
-        code = open_with(resume, &extended.spec, records, calendar, resume->error);
+        code = open_with(resume, &extended.spec, records, out, resume->error);
     free_extended(&extended);
     return code;
 }
@@ -307,21 +328,14 @@ static int check_window(const struct rp_token2_resume *resume, const struct rp_c
                    header->window_first);
 }
 
-static int make_calendar(const struct rp_token2_resume *resume, struct rp_calendar **calendar_out)
+static int make_calendar(const struct rp_token2_resume *resume, struct opened *opened)
 {
-    struct opened opened;
-    int code = open_known(resume, &opened);
+    int code = open_known(resume, opened);
     if (code == 0)
-        code = rp_token2_match_calendar(resume, opened.calendar);
+        code = rp_token2_match_calendar(resume, opened->calendar);
     if (code == 0)
-        code = check_window(resume, opened.calendar);
-    if (code == 0)
-        code = rp_token2_verify(&resume->token, opened.calendar, resume->error);
-    if (code == 0)
-        code = add_record(resume, opened.records, &opened.calendar);
-    free(opened.records);
-    *calendar_out = opened.calendar;
-    return code;
+        code = check_window(resume, opened->calendar);
+    return code < 0 ? code : rp_token2_verify(&resume->token, opened->calendar, resume->error);
 }
 
 /* ---- the plan -------------------------------------------------------------------------------- */
@@ -362,9 +376,56 @@ static int restore(const struct rp_token2_resume *resume, struct rp_planner *pla
     int code = rp_planner_restore(plan, &resume->token.snapshot, &position, limits,
                                   header->source_count, resume->error);
     free(limits);
-    if (code == 0)
-        code = rp_token2_match_limits(resume, plan);
     return code < 0 ? code : keep(resume, plan);
+}
+
+/* A calendar, and its plan at the token's row. */
+struct resumed {
+    struct rp_calendar *calendar;
+    struct rp_planner *plan;
+};
+
+static void close_resumed(struct resumed *resumed)
+{
+    rp_planner_close(resumed->plan);
+    rp_calendar_close(resumed->calendar);
+    *resumed = (struct resumed){NULL, NULL};
+}
+
+/* Continue with the record of row e. Without one, `opened` gives its calendar. */
+static int begin(const struct rp_token2_resume *resume, struct opened *opened, const bool *kept,
+                 uint32_t kept_count, struct resumed *resumed)
+{
+    int code = open_extended(resume, opened->records, kept, kept_count, &resumed->calendar);
+    if (code == 0 && !resumed->calendar) {
+        resumed->calendar = opened->calendar;
+        opened->calendar = NULL;
+    }
+    if (code == 0)
+        code = rp_planner_open(&resumed->plan, resumed->calendar, resume->error);
+    return code < 0 ? code : restore(resume, resumed->plan);
+}
+
+/* Which limits are reached is known once the window of the token is planned again, up to row e. For
+ * that, all limits that differ end there. */
+static int continue_with(const struct rp_token2_resume *resume, struct opened *opened,
+                         struct resumed *resumed)
+{
+    bool *kept = rp_calloc(resume->token.header.source_count, sizeof *kept);
+    if (!kept)
+        return rp_fail(resume->error, -ENOMEM, NULL, "no memory for the limits of a state token");
+    uint32_t count = rp_token2_other_limits(resume, opened->calendar, kept);
+    int code = begin(resume, opened, kept, count, resumed);
+    if (code == 0 && count > 0) {
+        int left = rp_token2_match_limits(resume, opened->calendar, resumed->plan, kept);
+        code = left < 0 ? left : 0;
+        if (code == 0 && (uint32_t)left < count) {
+            close_resumed(resumed);
+            code = begin(resume, opened, kept, (uint32_t)left, resumed);
+        }
+    }
+    free(kept);
+    return code;
 }
 
 int rp_planner_token_resume(struct rp_calendar **calendar_out, struct rp_planner **plan_out,
@@ -372,30 +433,24 @@ int rp_planner_token_resume(struct rp_calendar **calendar_out, struct rp_planner
                             const struct rp_stream_resume *with, struct rp_error *error)
 {
     struct rp_token2_resume resume = {.spec = spec, .with = with, .error = error};
-    struct rp_calendar *calendar = NULL;
-    struct rp_planner *plan = NULL;
-    *calendar_out = NULL;
-    *plan_out = NULL;
+    struct opened opened = {NULL, NULL};
+    struct resumed resumed = {NULL, NULL};
     int code = rp_token2_decode(&resume.token, token, bytes, error);
     if (code == 0)
         code = rp_token2_match_spec(&resume);
     if (code == 0)
         code = rp_token2_match_rows(&resume);
     if (code == 0)
-        code = make_calendar(&resume, &calendar);
+        code = make_calendar(&resume, &opened);
     if (code == 0)
-        code = rp_planner_open(&plan, calendar, error);
-    if (code == 0)
-        code = restore(&resume, plan);
+        code = continue_with(&resume, &opened, &resumed);
+    close_opened(&opened);
     free(resume.sources);
     free(resume.names);
     rp_token2_free(&resume.token);
-    if (code < 0) {
-        rp_planner_close(plan);
-        rp_calendar_close(calendar);
-        return code;
-    }
-    *calendar_out = calendar;
-    *plan_out = plan;
-    return 0;
+    if (code < 0)
+        close_resumed(&resumed);
+    *calendar_out = resumed.calendar;
+    *plan_out = resumed.plan;
+    return code;
 }

@@ -142,8 +142,8 @@ struct rp_source_count {
 };
 
 /* A declared stage, or a record that the engine wants at a row (sections 1.3, 9.4). Members whose
- * bit is not set are not read. A record has weights (ramp 0), documents, max_docs_per_row and deal
- * only. */
+ * bit is not set are not read. A record has weights (ramp 0), documents, max_docs_per_row, deal and
+ * limits only; its limits are all three of a source, and were in force before it. */
 struct rp_stage_spec {
     uint64_t from;
     uint32_t sets;

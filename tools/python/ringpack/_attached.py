@@ -54,6 +54,7 @@ class Attached(Placed):
     _start_timeout: float
     _note_first: Callable[[Client], None]  # _passes.py
     _move: Callable[[Left], None]  # _position.py
+    _names: Optional[tuple[str, ...]] = None  # of streams: _streams.py
     _closes = 0  # calls of close(): one that attaches meanwhile gives up
 
     def _begin_position(self) -> None:
@@ -67,6 +68,8 @@ class Attached(Placed):
         self._trailed: Any = None  # lease and number of the batch after which its last one is
         self._ended, self._moving, self._restarts, self._died_at = False, False, 0, None
         self._stage_ended = False  # if it has ended: only a stage has
+        self._begun: Optional[bytes] = None  # the state at which our engine was started again
+        self._revived = False  # it died since, and was started without that state
 
     # ---- one call at a time ---------------------------------------------------------------------
 
@@ -187,18 +190,19 @@ class Attached(Placed):
                     logger().warning("not attached for %g s: %s", SILENCE_S, failure)
 
     def _needs_restart(self, failure: CheckpointMismatchError) -> bool:
-        """Whether an engine that starts at our state can serve it: it is in another stage, or of
-        version 1, and the engine has begun as a new run."""
+        """Whether an engine that starts at our state can serve it: it is in another stage, has less
+        limits, or is of version 1, and the engine has begun as a new run."""
         is_other_stage = "this engine serves rows of seq_len" in str(failure)  # server/rejoin.c
+        is_raised = "so a start has to raise its limits" in str(failure)  # planner_token_match.c
         is_older = "stream_version: 1 in the state token" in str(failure)  # plan/token.c
-        return is_other_stage or (is_older and self._config is not None)
+        return is_other_stage or is_raised or (is_older and self._config is not None)
 
     def _start_engine(self) -> None:
         engine = self._engine
         if engine is None:
             assert self._command is not None  # see the callers
             engine = Engine(*self._command, program=self._program, folder=self._folder)
-            self._engine = engine
+            self._engine, self._begun, self._revived = engine, None, False
             weakref.finalize(self, engine.stop)
         if not engine.runs():
             engine.start(self._start_timeout)
@@ -209,7 +213,7 @@ class Attached(Placed):
         """Start our engine again, at a state that it cannot go to: see _needs_restart."""
         import tempfile
 
-        engine = self._engine
+        engine, self._begun = self._engine, token
         engine.stop()
         with tempfile.NamedTemporaryFile(prefix="ringpack-state-") as file:
             file.write(token)
@@ -224,7 +228,7 @@ class Attached(Placed):
             return
         if engine.process.returncode in (0, STAGE_ENDED):
             raise EngineStoppedError(f"the engine (pid {engine.process.pid}) was stopped")
-        row = self._client.next_row()
+        row = None if self._client is None else self._client.next_row()
         if row != self._died_at:
             self._died_at, self._restarts = row, 0
         if self._restarts == _RESTARTS_MAX:
@@ -232,8 +236,21 @@ class Attached(Placed):
         self._restarts += 1
         logger().warning("%s", engine.failure("and is started again"))
         engine.start(self._start_timeout)
+        self._revived = True
         if self._engine is not engine:
             engine.stop()
+
+    def _next(self, client: Client, timeout_ns: int) -> Any:
+        """The client's next(). An engine that was started again where it has no checkpoint of
+        this stream starts at the state at which the stream was begun."""
+        try:
+            return client.next(timeout_ns)
+        except CheckpointMismatchError:
+            if self._begun is None or not self._revived:
+                raise
+            self._revived = False
+            self._start_at(self._begun)
+            return None
 
     # ---- leave ----------------------------------------------------------------------------------
 
@@ -251,6 +268,8 @@ class Attached(Placed):
         engine, self._engine = self._engine, None
         if engine is not None:
             if ended and (self._ranks.world > 1 or self._ranks.replicas > 1):
+                if len(self._names or ()) > 1:  # it stays at the end, for the evaluations
+                    engine.cut_lifeline()
                 engine.await_end(_LAST_RANKS_S)
             engine.stop()
 

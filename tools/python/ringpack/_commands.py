@@ -38,6 +38,8 @@ def engine_command(
             "Loader(corpus=...)",
         )
     arguments, text = ([], None) if corpus is None else _sources(corpus)
+    if keys.get("streams") is not None:
+        return _with_streams(config, text, arguments, keys)
     if config is not None:
         path = os.fspath(config)
         if path.endswith(_CORPORA) or os.path.isdir(config) or "://" in path:
@@ -60,6 +62,43 @@ def engine_command(
         if value is not None and key not in secret:
             arguments += ["--" + key.replace("_", "-"), option_text(value)]
     return arguments, text
+
+
+def _with_streams(
+    config: Optional[FilePath],
+    text: Optional[str],
+    arguments: Sequence[str],
+    keys: Mapping[str, Any],
+) -> Command:
+    """All keys in a text: an option would win over the keys of a stream."""
+    if config is not None:
+        raise UsageError(
+            "config and streams were both given", f"write streams into {os.fspath(config)}"
+        )
+    streams = keys["streams"]
+    if not isinstance(streams, Mapping) or not streams:
+        raise UsageError(
+            f"streams is {hidden(repr(streams))}: expected a mapping of names to keys",
+            "streams={'train': {}, 'eval': {'corpus': 'held-out', 'num_epochs': 1}}",
+        )
+    made = {name: _absolute_stream(name, own) for name, own in streams.items()}
+    given = {key: value for key, value in keys.items() if value is not None}
+    return [], _with_keys(text, arguments, {**given, "streams": made})
+
+
+def _absolute_stream(name: str, own: Any) -> Any:
+    if not isinstance(own, Mapping):
+        raise UsageError(
+            f"stream {name} is {hidden(repr(own))}: expected a mapping of keys",
+            f"streams={{'{name}': {{'num_epochs': 1}}}}",
+        )
+    made = dict(own)
+    for key in {"corpus", "sources"} & set(made):
+        refuse_data(made[key])
+        one = isinstance(made[key], (str, os.PathLike, Mapping))
+        sources = [made[key]] if one else list(made[key])
+        made[key] = [_absolute(source) for source in sources]
+    return made
 
 
 def _with_keys(text: Optional[str], arguments: Sequence[str], keys: Mapping[str, Any]) -> str:

@@ -98,6 +98,13 @@ def place_given(
     return run or said["run"], run_dir or said["run_dir"]
 
 
+def streams_given(config: FilePath, program: Optional[FilePath]) -> tuple[str, ...]:
+    """The names of the streams of a config file, in its order."""
+    words = ["config", "show", "--json", "streams"]
+    keys = _told(words, engine_command(config, None, {}), program, None)
+    return tuple(keys["streams"]["value"] or ())
+
+
 def ask_program(
     verb: str,
     engine_command: Command,

@@ -8,7 +8,7 @@ sequence: so all processes have like work. A slice is one gather, out of the rin
 caller's; only the slices of rows of the last process, whose chunks are neighbours, may be views.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from ._arguments import whole
@@ -17,12 +17,11 @@ from ._views import FLAT, ONE_ROW, import_jax, import_torch
 from .errors import UsageError
 
 if TYPE_CHECKING:
+    from ._lease import Place
     from .batch import Batch
 
 IGNORED = -100
 LABELS = "labels"
-OF_ROWS = frozenset({"rows", "doc_lens", "cu_seqlens", "provenance", "row_plans"})
-"""Sections without an entry for each token."""
 SPLITS = ("row", "document")
 _INDEX = "places of the split"  # in Batch._made
 
@@ -145,12 +144,19 @@ def _shift(labels: Any, ends: Any, ahead: int) -> Any:
     return made.reshape(labels.shape)
 
 
+def _tensor_of(view: Any, batch: "Batch", recipe: Recipe) -> Any:
+    torch = import_torch()
+    tensor = torch.from_numpy(view)
+    is_bf16 = batch._open_lease().client.layout[recipe.section].is_bf16
+    return tensor.view(torch.bfloat16) if is_bf16 else tensor
+
+
 def look(batch: "Batch", recipe: Recipe, form: int, kind: str) -> Any:
     """A made section: a view of the ring if it can be one, else an array of the caller's."""
     view = recipe.view(batch, kind != "numpy") if kind != "jax" else None
     if view is not None and (len(view) == 1 or form not in (FLAT, ONE_ROW)):
         view = view.reshape(recipe.shape(batch, form))
-        return import_torch().from_numpy(view) if kind == "torch" else view
+        return _tensor_of(view, batch, recipe) if kind == "torch" else view
     return make(batch, recipe, form, kind)
 
 
@@ -165,11 +171,16 @@ def make(batch: "Batch", recipe: Recipe, form: int, kind: str, is_locked: bool =
         kind_of = torch.from_numpy(numpy.empty(0, dtype)).dtype
         tensor = torch.empty(shape, dtype=kind_of, pin_memory=is_locked)
         recipe.write(batch, tensor.numpy())
+        tensor = tensor.view(torch.bfloat16) if place.is_bf16 else tensor
         return tensor.reshape(recipe.shape(batch, form))
     array = numpy.empty(shape, dtype)
     recipe.write(batch, array)
     array = array.reshape(recipe.shape(batch, form))
-    return import_jax().dlpack.from_dlpack(array) if kind == "jax" else array
+    if kind != "jax":
+        return array
+    jax = import_jax()
+    made = jax.dlpack.from_dlpack(array)
+    return made.view(jax.numpy.bfloat16) if place.is_bf16 else made
 
 
 class Wishes(NamedTuple):
@@ -180,12 +191,12 @@ class Wishes(NamedTuple):
     label_dtype: Optional[str]
     mtp: int  # labels of each token
 
-    def recipes(self, sections: Iterable[str], is_aligned: bool) -> Mapping[str, Recipe]:
+    def recipes(self, sections: "Mapping[str, Place]", is_aligned: bool) -> Mapping[str, Recipe]:
         """The sections that are made, by name, for a run that has these sections."""
         import numpy
 
         split, wanted = self.split, set(sections)
-        names = sorted(wanted - OF_ROWS) if split is not None else []
+        names = sorted(name for name in wanted if sections[name].is_by_token) if split else []
         made = {name: Recipe(name, split) for name in names}
         said = [word for word in ("ignore_index", "label_dtype") if getattr(self, word) is not None]
         said += ["mtp"] if self.mtp > 1 else []

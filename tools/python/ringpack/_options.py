@@ -127,6 +127,11 @@ class AlertOptions(TypedDict, total=False):
 class RunOptions(TypedDict, total=False):
     """The other keys: they may change on resume."""
 
+    streams: Union[str, Mapping[str, Any]]
+    """streams of one engine by name, each with the keys in which it differs: {train: {}, eval:
+    {num_epochs: 1}}"""
+    stream: str
+    """the one of the streams that is meant"""
     stages: Union[str, Sequence[Union[StageOptions, Mapping[str, Any]]]]
     """weights, limits and packing from a row on (stream_version: 2)"""
     skip: Union[str, Mapping[str, Any]]

@@ -106,7 +106,7 @@ class Passing(Positioned):
         self._settle_again()
         fetcher = _fetcher_of_loop() if self._look_ahead_given is None else None
         if fetcher is not None or self._restarts_loops():
-            return Pass(self, fetcher)  # type: ignore[arg-type]
+            return self._new_pass(fetcher)
         if self._trail:  # the loop before had taken batches that it never used
             self._move_back()
         if self.stage_ended:
@@ -120,6 +120,9 @@ class Passing(Positioned):
                 "begins each loop at the first row)"
             )
         return self
+
+    def _new_pass(self, fetcher: Any) -> Pass:
+        return Pass(self, fetcher)  # type: ignore[arg-type]
 
     def _restarts_loops(self) -> bool:
         return self._restart is not False and not self.stage_ended and self._says_finite()

@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Optional
 
-from ._arguments import Corpus, FilePath, digest_file
+from ._arguments import Corpus, FilePath, digest_file, option_text
 from ._client import Client
 from ._commands import Command, ServeCommand, engine_commands
 from ._engine import ask_contract, run_program
@@ -66,7 +66,7 @@ class Given(NamedTuple):
     options: Mapping[str, Any]
 
     def describes(self) -> bool:
-        return self.config is not None or self.corpus is not None
+        return self.config is not None or self.corpus is not None or "streams" in self.options
 
     def find_ranks(self) -> Ranks:
         rank, world, replica, replicas, *group = self.ranks
@@ -163,7 +163,9 @@ class Placed:
             if self._command is None:
                 self._expected = description.encode()
             if self._job is not None:
-                self._take_name(f"{self._job}-{name_stream(description)}")
+                others = self._given.options.get("streams")
+                text = description + (option_text(others) if others else "")
+                self._take_name(f"{self._job}-{name_stream(text)}")
         elif self._job is not None:
             self._connection["run"] = self._job
         self._settled = True

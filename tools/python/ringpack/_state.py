@@ -55,15 +55,24 @@ def token_of(state: Mapping[str, Any]) -> bytes:
             f"the state has no {STATE_KEY!r}: found {', '.join(map(str, state)) or 'nothing'}",
             "give what state_dict() returned",
         )
-    token = _bytes_of(state[STATE_KEY])
+    token = bytes_in(state)
     if not any(token):  # a place that was made for a state, and into which none was loaded
         raise UsageError(
             f"{STATE_KEY} is empty: {len(token)} bytes, none but zeros",
             "load the checkpoint first, then give what state_dict() returned",
         )
-    # After the token's own length is padding of state_dict.
+    # After the token's own length is padding of state_dict, or tokens of other streams.
+    return token[: length_of(token)]
+
+
+def bytes_in(state: Mapping[str, Any]) -> bytes:
+    return _bytes_of(state[STATE_KEY])
+
+
+def length_of(token: bytes) -> int:
+    """Bytes of a token at the beginning of a state."""
     size = int.from_bytes(token[_LENGTH_AT : _LENGTH_AT + 4], "little")
-    return token[:size] if size else token
+    return size or len(token)
 
 
 def room_of(state: Mapping[str, Any]) -> int:
@@ -126,13 +135,17 @@ def describe(
 # ---- files ---------------------------------------------------------------------------------------
 
 
-def import_state(path: FilePath, program: Optional[FilePath] = None) -> dict[str, Any]:
+def import_state(
+    path: FilePath, program: Optional[FilePath] = None, stream: Optional[str] = None
+) -> dict[str, Any]:
     """The state that a file holds, for ``load_state_dict``: a file of torch.save, JSON, npz,
     safetensors, a state token, a checkpoint, or a directory of checkpoints.
 
     The program finds the token by its bytes, and unpickles no object: a file of torch.save must
-    have the state as an array, as state_dict() gives it. program: path of `ringpack`."""
-    token = _token_in(path, program)
+    have the state as an array, as state_dict() gives it. program: path of `ringpack`. stream: name
+    of another stream than the main one, if the file has the states of several (None: the main one);
+    UsageError if it has not."""
+    token = _token_in(path, program, stream)
     return state_of(token, len(token))
 
 
@@ -162,10 +175,13 @@ def _folder() -> "tempfile.TemporaryDirectory[str]":
     return tempfile.TemporaryDirectory(prefix="ringpack-state-")
 
 
-def _token_in(path: FilePath, program: Optional[FilePath]) -> bytes:
+def _token_in(
+    path: FilePath, program: Optional[FilePath], stream: Optional[str] = None
+) -> bytes:
     with _folder() as folder:
         own = os.path.join(folder, "token")
-        run_program(["checkpoint", "import", os.fspath(path), "-o", own], program)
+        words = ["checkpoint", "import", os.fspath(path), "-o", own]
+        run_program(words + ([] if stream is None else ["--stream", stream]), program)
         with open(own, "rb") as file:
             return file.read()
 

@@ -24,6 +24,7 @@ from ._evaluation import Evaluation, evaluate_on_loaders
 from ._log import logger
 from ._preferences import check_stream, names_for, takes_pairs
 from ._state import STATE_KEY
+from ._streams import main_of
 from ._token import epochs_of
 from .errors import UsageError
 from .loader import Loader
@@ -49,9 +50,7 @@ def last_checkpoint(folder: FilePath) -> Optional[str]:
     return None
 
 
-def attach(
-    trainer: Any, loader: Loader, eval_loader: Any = None, *, check: bool = True
-) -> Any:
+def attach(trainer: Any, loader: Loader, eval_loader: Any = None, *, check: bool = True) -> Any:
     """Make a Trainer train on the batches of a loader, save its position in each checkpoint, and
     continue at the saved position when it resumes. Returns the trainer.
 
@@ -61,8 +60,9 @@ def attach(
     loader: a Loader with profile "hf" or "trl", of pairs for the last two trainers "pairs", and
         return_type="torch". UsageError for another.
     eval_loader: a finite Loader, or a dict of Loaders by name; trainer.evaluate() makes a whole
-        pass over it each time. Default: the trainer's eval_dataset, if it is a Loader. eval_loss is
-        the mean over all labels, or pairs, of all ranks; eval_batches_without_label is a count.
+        pass over it each time. Default: the trainer's eval_dataset, if it is a Loader; without one,
+        the other streams of `loader`. eval_loss is the mean over all labels, or pairs, of all
+        ranks; eval_batches_without_label is a count.
     check: bool; before the first batch, test whether the model keeps documents apart
         (check_documents), unless each row has one document (True). UsageError if it does not.
 
@@ -79,6 +79,8 @@ def attach(
 
     if eval_loader is None:
         eval_loader = getattr(trainer, "eval_dataset", None)
+        if eval_loader is None and isinstance(loader, Loader) and len(loader.streams) > 1:
+            eval_loader = trainer.eval_dataset = _evaluations_of(loader)
     else:
         trainer.eval_dataset = eval_loader
     evaluated = eval_loader.values() if isinstance(eval_loader, dict) else [eval_loader]
@@ -117,6 +119,13 @@ def attach(
     evaluate_on_loaders(trainer, batches.evaluation)
     trainer.args.ignore_data_skip = True
     return trainer
+
+
+def _evaluations_of(loader: Loader) -> Any:
+    """One Loader, or several by name, as Trainer takes data sets."""
+    main = main_of(loader.streams)
+    found = {name: loader.stream(name) for name in loader.streams if name != main}
+    return found if len(found) > 1 else next(iter(found.values()))
 
 
 class _Batches:

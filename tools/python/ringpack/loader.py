@@ -14,9 +14,10 @@ from ._form import add_defaults
 from ._lease import ONE_LOCAL, getrefcount
 from ._log import logger
 from ._made import wishes_of
-from ._passes import Passing, restart_of
+from ._passes import restart_of
 from ._placement import Digests, Given, RankGiven
 from ._ranks import Ranks
+from ._streams import Streamed
 from ._views import import_torch
 from .batch import Batch, batch_of, new
 from .errors import EngineTimeoutError
@@ -42,7 +43,7 @@ class _Signature:
         return signature.replace(parameters=[*signature.parameters.values()][1:])
 
 
-class Loader(Passing):
+class Loader(Streamed):
     """Iterate over the batches of one data-parallel rank.
 
     ``Loader(run="pretrain")`` attaches to a running engine (``ringpack serve``).
@@ -186,6 +187,8 @@ class Loader(Passing):
         program: Optional[FilePath] = None,
         **options: "Unpack[Options]",
     ):
+        self._arguments, self._others = {**locals()}, {}
+        del self._arguments["self"]
         check_form(return_type, bool(pin_memory), keep)
         self._device = check_device(device, return_type, copy, static)
         keys = self._keys_of(options, config, corpus, profile, return_type, start_engine)
@@ -203,8 +206,8 @@ class Loader(Passing):
             keys,
         )
         self._connection = dict(
-            rows=whole("batch_size", batch_size) or 0,
-            seq_len=whole("seq_len", seq_len) or 0,
+            rows=(whole("batch_size", batch_size) or 0) * ("streams" not in keys),
+            seq_len=(whole("seq_len", seq_len) or 0) * ("streams" not in keys),
             restart_timeout=restart_timeout,
             monitor=monitor_of(monitor),
         )
@@ -214,8 +217,7 @@ class Loader(Passing):
         self._is_static, self._is_own = static, copy is not False
         self._restart = restart_of(restart, return_type, keys.get("num_epochs"))
         self._set_look_ahead(look_ahead)
-        self._folder, self._program = working_folder(), program
-        self._start_timeout = start_timeout
+        self._folder, self._program, self._start_timeout = working_folder(), program, start_timeout
         self._begin_position()
 
     def _keys_of(
@@ -228,7 +230,8 @@ class Loader(Passing):
         start_engine: Optional[bool],
     ) -> dict[str, Any]:
         """The keys of an engine that is described here."""
-        describes, keys = config is not None or corpus is not None, dict[str, Any](options)
+        keys = dict[str, Any](options)
+        describes = config is not None or corpus is not None or "streams" in keys
         if profile is not None and (describes or profile not in PROFILES):
             keys |= engine_keys(profile, keys.get("sections"))
         self._is_default = describes and add_defaults(keys, return_type, config is not None)
@@ -371,7 +374,7 @@ class Loader(Passing):
 
     def _take(self, client: Client, timeout: Optional[float]) -> Any:
         """A lease, or the result of _wait()."""
-        lease: Any = END if self._ended else client.next(0)
+        lease: Any = END if self._ended else self._next(client, 0)
         return self._wait(client, lease, timeout) if lease is None or lease is END else lease
 
     def _wait(self, client: Client, lease: Any, timeout: Optional[float]) -> Any:
@@ -386,7 +389,7 @@ class Loader(Passing):
                 told = True
                 logger().warning("no batch for %g s: %s", SILENCE_S, self._where_to_look())
             left = _SLICE_NS if deadline is None else 1e9 * (deadline - time.monotonic())
-            lease = client.next(int(max(0, min(left, _SLICE_NS))))
+            lease = self._next(client, int(max(0, min(left, _SLICE_NS))))
             if lease is None and deadline is not None and time.monotonic() >= deadline:
                 raise EngineTimeoutError(f"no batch within {timeout:g} s", self._where_to_look())
         if lease is END:

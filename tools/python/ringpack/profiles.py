@@ -23,12 +23,12 @@ olmo        input_ids int64 (batch_size, L); doc_lens int32 (batch_size, D + 1) 
             and label_mask bool (batch_size, L): both made; max_doc_lens: list of ints
 torchtitan  input, positions, labels int64 (batch_size, L), shifted; flat=True gives one stream
 grain       inputs, inputs_segment_ids, inputs_positions int32 (batch_size, L); 0: padding
-pairs       input_ids, attention_mask, completion_mask int64 (2 * pairs, longest document): made.
-            The chosen documents, then their rejected ones; as the collators of TRL's DPOTrainer
-            and RewardTrainer, which takes no completion_mask. It needs `group: 2`
 maxtext     inputs, inputs_position, inputs_segmentation, targets, targets_position,
             targets_segmentation int32 (batch_size, L); targets are shifted, and 0 with
             targets_segmentation 0 where there is none: both made
+pairs       input_ids, attention_mask, completion_mask int64 (2 * pairs, longest document): made.
+            The chosen documents, then their rejected ones; as the collators of TRL's DPOTrainer
+            and RewardTrainer, which takes no completion_mask. It needs `group: 2`
 =========== ====================================================================================
 
 Without a profile, and with the engine's other profiles (min, full), a batch has the names of Batch.
@@ -281,7 +281,6 @@ PROFILES: dict[str, Profile] = {
             "inputs_positions": View("position_ids"),
         },
     ),
-    "pairs": Profile(PAIRS, labels=ALIGNED, needs=NEEDED_BY_PAIRS),
     "maxtext": Profile(
         {
             "inputs": View("input_ids"),
@@ -296,6 +295,7 @@ PROFILES: dict[str, Profile] = {
         engine="grain",
         adds=("labels",),
     ),
+    "pairs": Profile(PAIRS, labels=ALIGNED, needs=NEEDED_BY_PAIRS),
 }
 
 

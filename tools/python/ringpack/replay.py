@@ -234,7 +234,7 @@ class Replay:
         arguments = [*self._arguments, "--private"]
         arguments += [f"--{key}={value}" for key, value in own.items()]
         if self._checkpoint:
-            arguments += ["-c", said["checkpoint"]]
+            arguments += ["-c", said["checkpoint"], "--records-of", said["checkpoint"]]
         program, folder = self._program, self._folder
         self._engine = Engine(arguments, self._text, program=program, folder=folder)
         self._engine.start(self._timeout)

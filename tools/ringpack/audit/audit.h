@@ -64,9 +64,10 @@ RP_MUST_CHECK int rp_audit_side_place(struct rp_audit_side *side, uint64_t row,
 /** Compare. Errors: the sides do not suffice, with a proposal. */
 RP_MUST_CHECK int rp_audit_compare(struct rp_audit *audit, struct rp_error *error);
 
-/** The next differing field of the streams' contracts, weights aside: they may change at a row.
- * Start with {.of = …} of both sides. */
-bool rp_audit_next_field(struct rp_record_pair *pair);
+/** The next differing field of the streams' contracts. Weights, limits and records after the first
+ * of both positions are left out, because they may change at a row. Start with {.of = …} of both
+ * sides. */
+bool rp_audit_next_field(const struct rp_audit *audit, struct rp_record_pair *pair);
 struct rp_record rp_audit_stream(const struct rp_audit_side *side);
 
 #endif

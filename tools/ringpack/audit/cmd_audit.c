@@ -106,7 +106,7 @@ static void print_fields(const struct rp_audit *audit)
     struct rp_record a = rp_audit_stream(&audit->sides[0]), b = rp_audit_stream(&audit->sides[1]);
     struct rp_record_pair pair = {.of = {&a, &b}};
     printf("different streams: these fields of their contracts differ\n");
-    while (rp_audit_next_field(&pair)) {
+    while (rp_audit_next_field(audit, &pair)) {
         const struct rp_field *name = &pair.field[pair.has[0] ? 0 : 1];
         printf("  %.*s:", (int)name->name_bytes, name->name);
         for (unsigned s = 0; s < 2; s++)
@@ -185,7 +185,7 @@ static json_t *json_fields(const struct rp_audit *audit)
     struct rp_record a = rp_audit_stream(&audit->sides[0]), b = rp_audit_stream(&audit->sides[1]);
     struct rp_record_pair pair = {.of = {&a, &b}};
     json_t *fields = json_array();
-    while (rp_audit_next_field(&pair)) {
+    while (rp_audit_next_field(audit, &pair)) {
         const struct rp_field *name = &pair.field[pair.has[0] ? 0 : 1];
         json_t *values[2];
         for (unsigned s = 0; s < 2; s++)

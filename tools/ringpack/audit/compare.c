@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "audit/audit.h"
@@ -27,19 +28,53 @@ struct rp_record rp_audit_stream(const struct rp_audit_side *side)
 }
 
 /* `source[0003].weight` */
-static bool is_weight(const struct rp_field *field)
+static bool is_weight(const char *name)
 {
     static const char end[] = "].weight";
-    size_t bytes = sizeof end - 1;
-    return field->name_bytes > bytes &&
-           memcmp(field->name + field->name_bytes - bytes, end, bytes) == 0;
+    size_t bytes = sizeof end - 1, length = strlen(name);
+    return length > bytes && strcmp(name + length - bytes, end) == 0;
 }
 
-bool rp_audit_next_field(struct rp_record_pair *pair)
+/* `stage[0000].max_epochs[0003]`: a start may set other limits. */
+static bool is_limit(const char *name)
 {
-    while (rp_record_next_difference(pair))
-        if (!is_weight(&pair->field[pair->has[0] ? 0 : 1]))
+    static const char *const limits[] = {"].max_epochs[", "].max_tokens[", "].on_exhausted["};
+    bool is_one = false;
+    for (size_t i = 0; i < RP_ARRAY_COUNT(limits); i++)
+        is_one |= strncmp(name, "stage[", 6) == 0 && strstr(name, limits[i]) != NULL;
+    return is_one;
+}
+
+/* Whether a line is of a record after the first of both positions. */
+static bool is_ahead(const struct rp_audit *audit, const struct rp_record *record, const char *name)
+{
+    const struct rp_audit_side *sides = audit->sides;
+    struct rp_field field;
+    char from[sizeof "record[0000].from"], value[24];
+    if (strncmp(name, "record[", 7) != 0)
+        return false;
+    snprintf(from, sizeof from, "%.13sfrom", name);
+    if (!rp_record_find(record, from, &field))
+        return false;
+    snprintf(value, sizeof value, "%.*s", (int)field.value_bytes, field.value);
+    uint64_t row = strtoull(value, NULL, 10);
+    return row > 0 && row >= rp_min_u64(sides[0].row, sides[1].row);
+}
+
+bool rp_audit_next_field(const struct rp_audit *audit, struct rp_record_pair *pair)
+{
+    char name[RP_RECORD_NAME_MAX + 1];
+    while (rp_record_next_difference(pair)) {
+        bool is_free = true;
+        for (unsigned s = 0; s < 2; s++) {
+            const struct rp_field *field = &pair->field[s];
+            snprintf(name, sizeof name, "%.*s", (int)field->name_bytes, field->name);
+            is_free &= !pair->has[s] || is_weight(name) || is_limit(name) ||
+                       is_ahead(audit, pair->of[s], name);
+        }
+        if (!is_free)
             return true;
+    }
     return false;
 }
 
@@ -47,7 +82,7 @@ static bool are_other_streams(const struct rp_audit *audit)
 {
     struct rp_record a = rp_audit_stream(&audit->sides[0]), b = rp_audit_stream(&audit->sides[1]);
     struct rp_record_pair pair = {.of = {&a, &b}};
-    return rp_audit_next_field(&pair);
+    return rp_audit_next_field(audit, &pair);
 }
 
 /* ---- planning again -------------------------------------------------------------------------- */
@@ -102,14 +137,12 @@ static int follows(struct rp_audit_side *planner, struct rp_audit_side *early,
 }
 
 /* Whether the later side continues the earlier one. Weights that were changed at the row of the
- * earlier side are as in the later side's config. */
+ * earlier side are as in the later side's config, and records after it are the later side's. */
 static int continues(struct rp_audit_side *early, struct rp_audit_side *late,
                      struct rp_error *error)
 {
     int code = follows(early, early, late, error);
-    if (code == 0 && strcmp(early->config_path, late->config_path) != 0)
-        code = follows(late, early, late, error);
-    return code;
+    return code == 0 ? follows(late, early, late, error) : code;
 }
 
 /* Whether weights were changed before the position of a side, or are others than its config has. */

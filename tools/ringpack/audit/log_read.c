@@ -104,7 +104,7 @@ int rp_audit_log_open_of(struct rp_audit_log *log, const char *config_path, cons
 {
     struct rp_run_of of;
     *log = (struct rp_audit_log){.path = NULL};
-    int code = rp_cmd_run_of(config_path, &of, error);
+    int code = rp_cmd_run_of(config_path, NULL, &of, error);
     if (code == 0)
         code = ask_run(log, of.run, run_dir ? run_dir : of.run_dir, error);
     if (code < 0 && code != -RP_E_TIMEOUT && of.checkpoint_dir)

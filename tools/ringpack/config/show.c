@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/contract.h"
+#include "base/hide.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "cmd.h"
@@ -13,6 +14,7 @@
 
 #define SOURCES "sources"
 #define STAGES "stages"
+#define STREAMS "streams"
 
 const char *rp_keys_at_resume(const char *key)
 {
@@ -120,6 +122,20 @@ static json_t *stages_json(const struct rp_config *config)
     return list;
 }
 
+static json_t *streams_json(const struct rp_config *config)
+{
+    json_t *object = json_object();
+    for (uint32_t i = 0; i < config->streams.count; i++) {
+        char *keys = strdup(config->streams.streams[i].keys);
+        if (keys)
+            (void)rp_hide_in_value(keys);
+        json_object_set_new(object, config->streams.streams[i].name,
+                            rp_cmd_json_text(keys ? keys : ""));
+        rp_free_secret(keys);
+    }
+    return object;
+}
+
 static json_t *value_json(const struct rp_config *config, size_t i)
 {
     const struct rp_config_key *key = &rp_config_keys()[i];
@@ -132,6 +148,8 @@ static json_t *value_json(const struct rp_config *config, size_t i)
     }
     if (!strcmp(key->name, STAGES))
         return stages_json(config);
+    if (!strcmp(key->name, STREAMS) && config->streams.count)
+        return streams_json(config);
     rp_keys_value(config, i, value);
     bool is_described = config->lines[i] == 0 && key->standard[0] == '(';
     return is_described ? json_null() : rp_cmd_json_text(value);

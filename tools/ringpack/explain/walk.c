@@ -72,7 +72,7 @@ static int open_parts(struct rp_walk *walk, const void *token, size_t bytes,
                       const struct rp_record *contract, struct rp_error *error)
 {
     const struct rp_plan_start start = {.contract = contract, .grow = true};
-    int code = rp_stream_open_corpus(&walk->corpus, walk->config, true, error);
+    int code = rp_stream_open_corpus_with(&walk->corpus, walk->config, true, contract, NULL, error);
     if (code >= 0)
         code = rp_stream_open_plan(&walk->plan, walk->config, walk->corpus, error);
     if (code < 0)

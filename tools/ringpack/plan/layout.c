@@ -91,10 +91,9 @@ static int make_parts(struct rp_job_layout *layout, const struct rp_config *conf
         const struct rp_batch_stage *size = &sizes->stages[i];
         struct rp_layout_part *part = &layout->parts[layout->part_count++];
         uint64_t mb = layout->mb ? layout->mb : size->batch_rows / config->dp_world_size;
-        *part = (struct rp_layout_part){
-            size->from,
-            (uint32_t)(size->step_rows / (layout->dp * mb)),
-            {layout->dp, (uint32_t)mb, (uint32_t)size->step_rows}};
+        *part = (struct rp_layout_part){size->from,
+                                        (uint32_t)(size->step_rows / (layout->dp * mb)),
+                                        {layout->dp, (uint32_t)mb, (uint32_t)size->step_rows}};
         code = check(layout, part, size->step_rows, has_parts, error);
         layout->batches = (uint32_t)rp_max_u64(layout->batches, part->batches);
         layout->step = (uint32_t)rp_max_u64(layout->step, part->shape.step);

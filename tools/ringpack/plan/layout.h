@@ -17,11 +17,11 @@ struct rp_layout_part {
 };
 
 struct rp_job_layout {
-    uint32_t dp;      /* ranks that get other rows */
-    uint32_t pp;      /* stages of a pipeline */
-    uint32_t cp;      /* ranks that share a row, head-tail: costs of rows are divided by it */
-    uint32_t mb;      /* rows of a micro-batch; 0: as the stages have them */
-    uint32_t vp;      /* parts of the layers on each stage; 1: interleaving is not shown */
+    uint32_t dp;            /* ranks that get other rows */
+    uint32_t pp;            /* stages of a pipeline */
+    uint32_t cp;            /* ranks that share a row, head-tail: costs of rows are divided by it */
+    uint32_t mb;            /* rows of a micro-batch; 0: as the stages have them */
+    uint32_t vp;            /* parts of the layers on each stage; 1: interleaving is not shown */
     uint32_t batches, step; /* the most micro-batches of a rank in a step, and its most rows */
     uint32_t part_count;
     struct rp_layout_part *parts; /* by config->batches */

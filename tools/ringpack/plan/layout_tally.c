@@ -191,7 +191,7 @@ static int arrange(const struct rp_layout_tally *tally, struct scratch *scratch,
                                      .bundle = shape->bundle,
                                      .order = order};
         end = (uint32_t)rp_min_u64(first + (uint64_t)deal.window, tally->count);
-        if (!RP_DEFECT(deal_across_stages))
+        if (!RP_DEFECT(compare_across_stages))
             end = (uint32_t)rp_min_u64(end, rp_plan_next_boundary(scratch->plan, row) - first_row);
         int code = rp_deal_order(&deal, scratch->cost + first, end - first, scratch->order + first,
                                  NULL);
@@ -302,8 +302,8 @@ static int list_steps(struct rp_layout_tally *tally, uint64_t first_row, struct 
         const struct rp_numbering_part *part = rp_numbering_of_row(&numbering, first_row + at);
         if (tally->count - at < part->step_rows)
             break;
-        tally->step_list[tally->steps++] =
-            (struct rp_layout_step){at, &tally->layout.parts[part - numbering.parts]};
+        tally->step_list[tally->steps++] = (struct rp_layout_step){
+            at, &tally->layout.parts[part - numbering.parts]};
         at += (uint32_t)part->step_rows;
         tally->rows_compared = at;
     }
@@ -325,8 +325,7 @@ static int compare_all(struct rp_layout_tally *tally, struct scratch *scratch,
             continue;
         int code = compare(tally, scratch, windows[i]);
         if (code < 0)
-            return rp_fail(error, code, NULL, "out of memory for a window of %u steps",
-                           windows[i]);
+            return rp_fail(error, code, NULL, "out of memory for a window of %u steps", windows[i]);
     }
     return 0;
 }

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "cmd.h"
 #include "plan/token_records.h"
+#include "state/state_streams.h"
 
 #define LENGTH_AT 12u /* u32 of a token: its length in bytes */
 
@@ -19,15 +20,19 @@ static const struct rp_saved_form *const forms[] = {&rp_saved_form_zip, &rp_save
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-int rp_saved_take(struct rp_saved_search *search, const void *data, size_t bytes,
+int rp_saved_take(struct rp_saved_search *search, const void *state, size_t state_bytes,
                   struct rp_error *error)
 {
     struct rp_state_info info;
     struct rp_error found;
+    size_t offset, bytes;
+    int code = rp_saved_find_stream(state, state_bytes, &offset, &bytes, &found);
+    const uint8_t *data = (const uint8_t *)state + offset;
     size_t length = bytes;
     if (bytes >= LENGTH_AT + sizeof(uint32_t))
-        length = (size_t)rp_min_u64(bytes, rp_load_u32((const uint8_t *)data + LENGTH_AT));
-    int code = rp_state_info(data, length, &info, &found);
+        length = (size_t)rp_min_u64(bytes, rp_load_u32(data + LENGTH_AT));
+    if (code == 0)
+        code = rp_state_info(data, length, &info, &found);
     if (code < 0)
         return rp_fail(error, code, found.hint, "%s: %s", search->path, found.message);
     if (search->token && search->token_bytes == length && memcmp(search->token, data, length) == 0)

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A sample of lives.py; `tools/campaign lives` has many more."""
+
+import collections
+import os
+import random
+
+import lives
+import pytest
+
+SEED = int(os.environ.get("RP_SEED", random.SystemRandom().randrange(10**6)))
+
+
+def test_lives_of_random_streams(program):
+    counts = collections.Counter()
+    for number in range(6):
+        print(f"RP_SEED={SEED}, stream {number}")
+        counts += lives.lives(program, number, SEED, kills=8)
+    print(dict(counts))
+    assert counts["streams"] == 6 and counts["kills"] > 20
+
+
+@pytest.fixture
+def grown_at_once():
+    """The program with a planted defect (tests/defects)."""
+    path = os.environ.get("RP_BIN_DIR", "") + "/ringpack_grow_epoch_at_once"
+    if not os.path.exists(path):
+        pytest.skip("needs ringpack_grow_epoch_at_once")
+    return path
+
+
+def is_found(program, kills):
+    for number in range(40):
+        try:
+            lives.lives(program, number, 1, kills)
+        except lives.Difference:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("defect", ["take_late_weights", "change_steps_late"])
+def test_a_defect_is_found(broken, monkeypatch, defect):
+    """Weights at a step that a rank has begun; sizes of a stage one step late."""
+    monkeypatch.setenv("RP_DEFECT", defect)
+    assert is_found(broken, 2)
+
+
+def test_documents_that_join_an_epoch_that_is_begun_are_found(grown_at_once):
+    assert is_found(grown_at_once, 2)

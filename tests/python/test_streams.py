@@ -1,0 +1,444 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Streams of one engine: the rows of a training between evaluations are those of a training without
+them, each evaluation is a whole pass from its first row, and no pass starts an engine."""
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy
+import pytest
+import ringpack
+from stream_kit import PATIENCE
+from stream_oracle import INPUTS, Expected, assert_batch
+
+STREAMS = {"train": {}, "eval": {"num_epochs": 1}, "other": {"num_epochs": 1, "batch_size": 4}}
+
+
+@pytest.fixture
+def open_streams(make, corpora):
+    """Loaders of three streams: a training, an evaluation of the other source, one of the same."""
+
+    def open_them(**changes):
+        own = {name: dict(keys) for name, keys in STREAMS.items()}
+        own["eval"]["corpus"] = corpora[1]
+        return make(streams=own, num_epochs="endless", **changes)
+
+    return open_them
+
+
+@pytest.fixture(scope="module")
+def held_out(corpora):
+    return Expected(corpora[1:], num_epochs=1)
+
+
+def rows_of(batches, expected=None):
+    """The rows of batches, each compared with the oracle's."""
+    rows = []
+    for batch in batches:
+        if expected is not None:
+            assert_batch(batch, expected)
+        rows += batch["rows"]["row"].tolist()
+    return rows
+
+
+def pid_of(loader, folder):
+    return ringpack.stat(loader.run, folder)["pid"]
+
+
+def test_a_training_has_its_rows_between_whole_evaluations(
+    open_streams, make, expected, held_out, folder
+):
+    with open_streams() as train:
+        held, other = train.stream("eval"), train.stream("other")
+        assert train.streams == tuple(STREAMS) and train.stream("train") is train
+        assert train.stream("eval") is held and held.stream("train") is train
+        whole = list(range(3 * len(held)))
+        assert len(whole) >= len(held_out.rows) > 3
+        pids, digests = [pid_of(loader, folder) for loader in (train, held, other)], []
+        for step in range(12):
+            batch = next(train)
+            assert batch.first_row == 3 * step
+            assert_batch(batch, expected)
+            digests.append(batch.digest())
+            del batch
+            if step % 3 == 1:
+                assert rows_of(held, held_out) == whole
+            if step % 4 == 2:
+                assert rows_of(other) == list(range(4 * len(other)))
+                some = step % 3
+                assert rows_of(batch for batch, _ in zip(held, range(some))) == whole[: 3 * some]
+        assert pids == [pid_of(loader, folder) for loader in (train, held, other)]
+        assert train.counts()["reattaches"] == 0
+    with make(num_epochs="endless") as plain:
+        assert [next(plain).digest() for _ in range(12)] == digests
+
+
+@pytest.mark.parametrize("taken", [0, 1, 2, 99])
+def test_a_pass_that_is_left_is_followed_by_a_whole_one(open_streams, held_out, taken):
+    with open_streams(return_type="torch") as train:
+        held = train.stream("eval")
+        for _ in range(2):
+            for number, batch in enumerate(held):
+                if number == taken:
+                    break
+            with pytest.raises(ZeroDivisionError):
+                for batch in held:
+                    1 / 0
+            assert rows_of(held) == list(range(3 * len(held)))
+        assert held.next_row == 0
+
+
+def test_a_loop_that_is_left_gives_its_last_batch_back(open_streams):
+    with open_streams() as train:
+        for batch in train.stream("eval"):
+            break
+        with pytest.raises(ringpack.ReleasedError, match="its pass was left"):
+            batch["input_ids"]
+        iterator = iter(train.stream("eval"))
+        assert len(list(iterator)) == len(train.stream("eval"))
+        assert next(iterator, None) is None, "an iterator that has ended stays so"
+
+
+# ---- ranks --------------------------------------------------------------------------------------
+
+
+def run_ranks(loaders, work):
+    """work(rank, loader, barrier) in a thread of each rank. Its results."""
+    barrier, results = threading.Barrier(len(loaders)), [None] * len(loaders)
+
+    def run(rank):
+        with loaders[rank] as loader:
+            results[rank] = work(rank, loader, barrier)
+            barrier.wait(PATIENCE)
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(len(loaders))]
+    [thread.start() for thread in threads]
+    [thread.join(PATIENCE) for thread in threads]
+    assert None not in results
+    return results
+
+
+def test_each_rank_has_each_pass_and_one_that_leaves_blocks_none(
+    open_streams, make, folder, held_out
+):
+    """After a pass that one rank left at its first batch, and at several places, the other rank has
+    its whole share; the training of both has the rows of a training without evaluations."""
+    world = {"dp_world_size": 2, "run": "two", "batch_size": 1, "prefetch_factor": 2}
+    loaders = [open_streams(dp_rank=rank, **world) for rank in range(2)]
+
+    def work(rank, train, barrier):
+        held, passes, digests = train.stream("eval"), [], []
+        for leaver in (None, 0, 1, None, 0):
+            digests += [next(train).digest() for _ in range(3)]
+            limit = 1 if leaver == rank else 99
+            rows = []
+            for number, batch in enumerate(held):
+                assert_batch(batch, held_out)
+                rows += batch["rows"]["row"].tolist()
+                if number + 1 == limit:
+                    break
+            passes.append(rows)
+            if leaver is None:
+                barrier.wait(PATIENCE)
+        return passes, digests, pid_of(held, folder)
+
+    (first, digests, pid), (second, others, same) = run_ranks(loaders, work)
+    whole = len(held_out.rows) + len(held_out.rows) % 2
+    assert pid == same
+    assert [len(rows) for rows in first] == [whole // 2, 1, whole // 2, whole // 2, 1]
+    assert [len(rows) for rows in second] == [whole // 2, whole // 2, 1, whole // 2, whole // 2]
+    assert sorted(first[0] + second[0]) == list(range(whole)) and first[0] == first[2] == first[3]
+    alone = {**world, "run": "plain", "num_epochs": "endless"}
+    plain = [make(dp_rank=rank, **alone) for rank in range(2)]
+    wanted = run_ranks(plain, lambda rank, loader, _: [next(loader).digest() for _ in range(15)])
+    assert [digests, others] == wanted
+
+
+# ---- states -------------------------------------------------------------------------------------
+
+
+def test_a_state_has_all_streams(open_streams, held_out, tmp_path, program):
+    with open_streams() as train:
+        held = train.stream("eval")
+        next(train), next(train)
+        start = train.state_dict()
+        for number, _ in enumerate(held):
+            if number == 1:
+                inside = train.state_dict()
+                break
+        after = train.state_dict()
+        sizes = {len(state["ringpack_state"]) for state in (start, inside, after)}
+        assert len(sizes) == 1 and (start["ringpack_state"] == after["ringpack_state"]).all()
+        text = json.loads(json.dumps(train.state_dict(text=True)))
+        whole = rows_of(held, held_out)
+        for state in inside, start, text:
+            train.load_state_dict(state)
+            assert train.next_row == 6
+            assert rows_of(held) == (whole[6:] if state is inside else whole)
+            assert rows_of(held) == whole
+    with open_streams() as resumed:
+        resumed.load_state_dict(inside)
+        assert next(resumed).first_row == 6
+        assert rows_of(resumed.stream("eval")) == whole[6:]
+        assert rows_of(resumed.stream("eval")) == whole
+
+
+def test_each_form_of_a_state_has_all_streams(open_streams, held_out, tmp_path, program):
+    """Files of trainers: the program and the loader find the stream that is named."""
+    torch = pytest.importorskip("torch")
+    with open_streams() as train:
+        held = train.stream("eval")
+        for _ in range(4):
+            next(train)
+        for number, _ in enumerate(held):
+            if number == 1:
+                state = train.state_dict()
+                break
+        files = {form: tmp_path / f"state.{form}" for form in ("npz", "json", "pt", "bin")}
+        numpy.savez(files["npz"], **state)
+        torch.save({"ringpack_state": torch.from_numpy(state["ringpack_state"])}, files["pt"])
+        files["bin"].write_bytes(state["ringpack_state"].tobytes())
+        encoded = base64.b64encode(state["ringpack_state"].tobytes()).decode()
+        files["json"].write_text(json.dumps({"deep": {"ringpack_state": encoded}}))
+        for path in files.values():
+            assert ringpack.describe(path)["next_row"] == 12
+            assert ringpack.describe(ringpack.import_state(path, stream="eval"))["next_row"] == 6
+            next(train)
+            train.load_state_dict(path)
+            assert train.next_row == 12 and rows_of(held) == list(range(6, 3 * len(held)))
+            with pytest.raises(ringpack.UsageError, match="its other streams are eval, other"):
+                ringpack.import_state(path, stream="evil")
+        plain = tmp_path / "plain.npz"
+        ringpack.export_state(ringpack.import_state(files["pt"]), plain)
+        train.load_state_dict(plain)
+        assert rows_of(held) == list(range(3 * len(held))), "a state of one stream"
+
+
+def test_a_state_resumes_with_other_ranks(open_streams, held_out):
+    with open_streams() as train:
+        next(train)
+        for number, _ in enumerate(train.stream("eval")):
+            if number == 1:
+                state = train.state_dict()
+                break
+    world = {"dp_world_size": 2, "run": "wider", "batch_size": 1}
+    loaders = [open_streams(dp_rank=rank, **world) for rank in range(2)]
+
+    def work(rank, train, barrier):
+        train.load_state_dict(state)
+        row = next(train)["rows"]["row"].tolist()
+        rest = rows_of(train.stream("eval"), held_out)
+        barrier.wait(PATIENCE)
+        return row, rest, rows_of(train.stream("eval"))
+
+    (one, rest, whole), (two, more, all_of) = run_ranks(loaders, work)
+    count = len(held_out.rows)
+    assert one + two == [3, 4]
+    assert sorted(rest + more)[: count - 6] == list(range(6, count))
+    assert sorted(whole + all_of)[:count] == list(range(count))
+
+
+def test_states_with_and_without_streams_fit_each_other(open_streams, make, caplog):
+    with open_streams() as train, make(num_epochs="endless") as plain:
+        next(train), next(plain)
+        several, one = train.state_dict(), plain.state_dict()
+        plain.load_state_dict(several)
+        assert "which this loader has not" in caplog.text and plain.next_row == 3
+        for _ in zip(train.stream("eval"), range(2)):
+            pass
+        train.load_state_dict(one)
+        assert train.next_row == 3 and rows_of(train.stream("eval"))[0] == 0
+
+
+# ---- kills --------------------------------------------------------------------------------------
+
+
+def wait_for_other(loader, folder, pid):
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        try:
+            found = pid_of(loader, folder)
+        except ringpack.RingpackError:
+            found = pid
+        if found != pid:
+            return found
+        time.sleep(0.05)
+    raise AssertionError("no other engine")
+
+
+def test_a_killed_engine_is_replaced_within_a_pass(open_streams, held_out, folder):
+    with open_streams(prefetch_factor=2) as train:
+        held = train.stream("eval")
+        next(train)
+        rows, pid, main = [], None, pid_of(train, folder)
+        for batch in held:
+            rows += batch["rows"]["row"].tolist()
+            if pid is None:
+                pid = pid_of(held, folder)
+                os.kill(pid, signal.SIGKILL)
+        assert rows == list(range(3 * len(held))) and wait_for_other(held, folder, pid)
+        assert pid_of(train, folder) == main and next(train).first_row == 3
+        os.kill(main, signal.SIGKILL)  # its children end, and the loader starts all again
+        assert [next(train).first_row for _ in range(12)] == list(range(6, 42, 3))
+        assert rows_of(held, held_out) == rows
+    with pytest.raises(ringpack.EngineGoneError):
+        ringpack.stat(held.run, folder)
+
+
+KILLED = """
+import os, ringpack, sys
+loader = ringpack.Loader(run="served", run_dir=sys.argv[1]).stream("eval")
+for number, batch in enumerate(loader):
+    if number == 2:
+        os.kill(os.getpid(), 9)
+"""
+
+
+def left_by_a_kill(engine_of, folder):
+    """The first row of the next trainer after a kill within a pass."""
+    engine_of()
+    path = os.path.dirname(os.path.dirname(ringpack.__file__))
+    command = [sys.executable, "-c", KILLED, folder]
+    assert subprocess.run(command, env={**os.environ, "PYTHONPATH": path}).returncode == -9
+    with ringpack.Loader(run="served", run_dir=folder) as train:
+        held = train.stream("eval")
+        rows = rows_of(held.borrow(5) for _ in range(1))
+        held.close()
+    return rows
+
+
+@pytest.fixture
+def serve(folder, corpora, program):
+    """`ringpack serve` of a config file."""
+    started = []
+
+    def start(of=program, streams=None, **changes):
+        own = streams or {**STREAMS, "eval": {"num_epochs": 1, "corpus": corpora[1]}}
+        keys = {**INPUTS, "corpus": corpora[0], "batch_size": 3, "profile": "full", **changes}
+        config = {"run": "served", "run_dir": str(folder), **keys, "streams": own}
+        path = folder / "config.yaml"
+        path.write_text(json.dumps(config))
+        ready, end = os.pipe()
+        command = [of, "serve", "-c", path, "--ready-fd", str(end)]
+        started.append(subprocess.Popen(command, pass_fds=[end], stderr=subprocess.PIPE, text=True))
+        os.close(end)
+        os.read(ready, 16)
+        os.close(ready)
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.terminate()
+        process.communicate(timeout=PATIENCE)
+
+
+def test_a_killed_trainer_is_followed_by_a_whole_pass(serve, folder):
+    rows = left_by_a_kill(serve, folder)
+    assert rows[0] == 0
+
+
+def test_control_a_pass_that_begins_where_the_last_one_was_left(serve, folder, broken, monkeypatch):
+    monkeypatch.setenv("RP_DEFECT", "keep_left_position")
+    rows = left_by_a_kill(lambda: serve(of=broken), folder)
+    assert rows[0] > 0
+
+
+def test_serve_and_loader_take_one_config(serve, folder, held_out, make):
+    engine = serve(num_epochs="endless")
+    with ringpack.Loader(run="served", run_dir=folder) as train:
+        assert rows_of(train.stream("eval"), held_out) == rows_of(train.stream("eval"))
+        attached = [next(train).digest() for _ in range(3)]
+        with pytest.raises(ringpack.UsageError, match="did you mean eval"):
+            train.stream("evil")
+    engine.send_signal(signal.SIGTERM)
+    assert engine.wait(PATIENCE) == 0
+    with ringpack.Loader(folder / "config.yaml", run="own") as own:
+        assert rows_of(own.stream("eval"), held_out)[0] == 0
+        assert [next(own).digest() for _ in range(3)] == attached
+        assert own.stream("eval").run == "own.eval"
+
+
+def test_a_killed_serve_leaves_no_engine_and_starts_again(serve, folder):
+    engine = serve(num_epochs="endless")
+    children = [ringpack.stat(f"served.{name}", folder)["pid"] for name in ("eval", "other")]
+    engine.kill()
+    engine.wait(PATIENCE)
+    again = serve(num_epochs="endless")
+    assert again.poll() is None
+    for name, pid in zip(("eval", "other"), children):
+        assert ringpack.stat(f"served.{name}", folder)["pid"] != pid
+
+
+def test_commands_take_a_stream(serve, folder, program, held_out):
+    """Each command gives the rows, the run and the state of the stream that is named."""
+    serve(num_epochs="endless")
+    config, rows = folder / "config.yaml", len(held_out.rows)
+
+    def ask(*words, of=("-c", config, "--stream", "eval")):
+        done = subprocess.run([program, *words, *of], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert json.loads(ask("plan", "--json"))["rows"] == rows
+    assert json.loads(ask("config", "show", "--json", "run"))["run"]["value"] == "served.eval"
+    stat = json.loads(ask("stat"))
+    assert (stat["run"], stat["stream_name"], stat["streams"]) == ("served.eval", "eval", [*STREAMS])
+    by_run = ["served", "--run-dir", folder, "--stream"]
+    assert json.loads(ask("stat", of=[*by_run, "eval"]))["pid"] == stat["pid"]
+    assert json.loads(ask("stat", of=[*by_run, "train"]))["run"] == "served"
+    explained = json.loads(ask("explain", "--json", "--row", "3"))["rows"][0]["fragments"]
+    lengths = [fragment.length for fragment in held_out.rows[3]]
+    assert [fragment["tokens"] for fragment in explained] == lengths
+    token = folder / "token"
+    ask("state", "--step", "1", "-o", token)
+    assert ringpack.describe(token)["next_row"] == 3
+    assert "verify: identical" in ask("verify")
+    assert "0 FAIL" in ask("doctor")
+
+
+# ---- mistakes -----------------------------------------------------------------------------------
+
+BAD = {
+    "names": ({"a/b": {}}, "expected a name of at most 32 letters"),
+    "unicode": ({"évaluation": {}}, "expected a name of at most 32 letters"),
+    "common": ({"train": {}, "eval": {"run_dir": "x"}}, "run_dir: all streams have it in common"),
+    "run": ({"train": {}, "eval": {"run": "x"}}, "run: all streams have it in common"),
+    "unknown key": ({"train": {}, "eval": {"batch_sizes": 2}}, "did you mean `batch_size`"),
+    "directory": ({"train": {}, "eval": {"checkpoint_dir": "c"}}, "only the checkpoints of the"),
+    "missing": ({"train": {}, "eval": {"corpus": "nowhere"}}, "nowhere"),
+    "range": ({"train": {}, "eval": {"batch_size": 0}}, "batch_size"),
+}
+
+
+@pytest.mark.parametrize("streams, said", BAD.values(), ids=BAD)
+def test_bad_streams_are_refused_before_anything_starts(make, streams, said, folder):
+    with pytest.raises(ringpack.RingpackError, match=said) as failure:
+        make(streams=streams, run="bad").attach()
+    assert failure.value.hint
+    with pytest.raises(ringpack.EngineGoneError):
+        ringpack.stat("bad", folder)
+
+
+def test_other_mistakes(make, open_streams, program, tmp_path):
+    with pytest.raises(ringpack.UsageError, match="expected a mapping of names"):
+        make(streams={})
+    with pytest.raises(ringpack.UsageError, match="only one stream"):
+        make().stream("eval")
+    with pytest.raises(ringpack.UsageError, match="the streams are train, eval, other"):
+        open_streams().stream("train.eval")
+    with pytest.raises(ringpack.UsageError, match="all streams of its config"):
+        open_streams(stream="eval").attach()
+    config = tmp_path / "c.yaml"
+    config.write_text("corpus: x\nseq_len: 8\nbatch_size: 1\nstreams: {}\n")
+    for words, said in [
+        (["config", "check", "-c", config], "c.yaml:4:10: streams: expected a stream"),
+        (["stat", "nobody", "--stream", "eval"], "no engine of that name"),
+    ]:
+        done = subprocess.run([program, *words], capture_output=True, text=True)
+        assert done.returncode == 2 and said in done.stderr and "next:" in done.stderr

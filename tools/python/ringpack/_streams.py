@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several streams in one Loader: `streams` of its config, each with an engine and a run of its own.
+
+Invariants
+  S1  The main stream is `train`, or else the first; it is the Loader's own. Another stream is a
+      Loader of the run RUN.NAME that starts nothing: the engine of the main stream starts its.
+  S2  Each loop over another stream is a pass from its first row, unless a state was loaded, or
+      next() was called, since the last one. Between two passes it is not attached, so no rank
+      waits for it, and its position is its first row.
+  S3  A state of several streams is one array: the token of the main stream and zeros, as a state
+      of one stream, and then for each other stream a header and its token and zeros. Its length is
+      constant, and a reader of one stream finds the main one.
+"""
+
+import contextlib
+import os
+import struct
+import sys
+from collections.abc import Mapping, Sequence
+from threading import get_ident
+from typing import Any, Optional, Union
+
+from ._arguments import FilePath, suggestion
+from ._client import Client, Left
+from ._library import ask_engine
+from ._log import logger
+from ._passes import Pass, Passing
+from ._state import STATE_KEY, import_state, length_of, state_in_form, token_of
+from ._state import bytes_in as state_bytes
+from .batch import Batch
+from .errors import RingpackError, UsageError
+
+MAIN = "train"
+_HEADER = struct.Struct("<8sI36s")  # tools/ringpack/state/state_streams.h
+_MAGIC = b"RPSTREAM"
+
+
+def main_of(names: Sequence[str]) -> str:
+    """S1."""
+    return MAIN if MAIN in names else names[0]
+
+
+def join_states(main: bytes, room: int, others: Mapping[str, tuple[bytes, int]]) -> bytes:
+    """S3. Of each other stream its token, and the room that its tokens need."""
+    parts = [_padded(main, room)]
+    for name, (token, other_room) in others.items():
+        held = _padded(token, other_room)
+        parts += [_HEADER.pack(_MAGIC, len(held), name.encode()), held]
+    return b"".join(parts)
+
+
+def _padded(token: bytes, room: int) -> bytes:
+    return token.ljust(-(-max(room, len(token)) // 8) * 8, b"\0")
+
+
+def split_states(state: bytes) -> tuple[bytes, dict[str, bytes]]:
+    """The part of the main stream, and the tokens of the others."""
+    begin = at = state.find(_MAGIC, length_of(state))
+    others = {}
+    while at >= 0 and at + _HEADER.size <= len(state):
+        magic, room, name = _HEADER.unpack_from(state, at)
+        end = at + _HEADER.size + room
+        if magic != _MAGIC or end > len(state):
+            raise UsageError("the states of the streams are cut short", "take another state")
+        token = state[at + _HEADER.size : end]
+        others[name.rstrip(b"\0").decode("ascii", "replace")] = token[: length_of(token)]
+        at = end if end < len(state) else -1
+    return (state, {}) if begin < 0 else (state[:begin], others)
+
+
+class WholePass(Pass):
+    """A loop over another stream than the main one (S2)."""
+
+    _is_over = False
+
+    def __next__(self) -> Batch:
+        if self._is_over:
+            raise StopIteration
+        try:
+            return super().__next__()
+        except StopIteration:
+            self._end("the pass has ended")
+            raise
+
+    def _end(self, why: str) -> None:
+        loader: Any = self._loader
+        if not self._is_over and loader._pass is self._mark:
+            self._is_over = True
+            loader._end_pass(why)
+
+    def __init__(self, loader: Any, fetcher: Any = None):
+        super().__init__(loader, fetcher)
+        self._mark = loader._pass = object()
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing() and not self._is_over and not self._loader._begins:
+            self._end("its pass was left; `batch.copy()`, or copy=True, outlives the pass")
+
+
+class Streamed(Passing):
+    """See Loader."""
+
+    _arguments: dict[str, Any]  # the arguments of the constructor
+    _names: Optional[tuple[str, ...]] = None  # of all streams, once known; () if it has only one
+    _others: dict[str, Any]  # Loaders of the other streams that are in use, by name
+    _parent: Any = None  # the Loader of the main stream
+    _name: Optional[str] = None  # of this stream, if it is another
+    _pass: Any = None  # mark of the loop that began last
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The names of all streams; empty if there is only one."""
+        if self._parent is not None:
+            return self._parent.streams  # type: ignore[no-any-return]
+        if self._names is None:
+            self._names = self._find_names()
+        return self._names
+
+    def _find_names(self) -> tuple[str, ...]:
+        if "stream" in self._given.options:
+            return ()
+        if "streams" in self._given.options:
+            return tuple(self._given.options["streams"])
+        if self._given.config is not None:
+            from ._engine import streams_given
+
+            return streams_given(self._given.config, self._program)
+        return ()
+
+    def _ask_names(self) -> tuple[str, ...]:
+        """Of a loader that describes no stream: its engine knows them."""
+        import json
+
+        told = json.loads(ask_engine("rp_run_stat", self.run, self._connection["run_dir"]))
+        return tuple(told.get("streams", ()))
+
+    def stream(self, name: str) -> Any:
+        """The Loader of one of the streams of the config, or of the run; the same one each time.
+
+        name: str; one of `streams`. The main stream (`train`, or else the first) is this loader.
+
+        Each loop over another stream is a whole pass from its first row: also after one that was
+        left early, and without a start of an engine. Rows that this loader has prefetched stay.
+        The last batch of a loop that is left is closed; copies are yours.
+
+        state_dict() of this loader also has the positions of the other streams. A state within a
+        pass continues there once. close() also closes them.
+
+        UsageError: there is no stream of that name, or only one stream."""
+        if self._parent is not None:
+            return self._parent.stream(name)
+        names = self.streams
+        if not names and not self._given.describes():
+            names = self._names = self._ask_names()
+        if not names:
+            raise UsageError(
+                f"stream {name!r}: this loader has only one stream",
+                "Loader(streams={'train': {}, 'eval': {'corpus': ..., 'num_epochs': 1}}), or "
+                "`streams` in the config",
+            )
+        if name not in names:
+            raise UsageError(
+                f"there is no stream {name!r}" + suggestion(str(name), names) + "; the streams "
+                f"are {', '.join(names)}",
+                "give one of these names",
+            )
+        if name == main_of(names):
+            return self
+        if name not in self._others:
+            self._others[name] = self._make_other(name)
+        return self._others[name]
+
+    def _make_other(self, name: str) -> Any:
+        made = {**self._arguments, **self._arguments["options"]}
+        del made["options"]
+        made.update(restart=True, run=self._given.run or MAIN)  # _settle() has its run
+        if self._given.describes():
+            made.update(start_engine=False, stream=name)
+        if made.get("digest_log") is not None:
+            made["digest_log"] = os.path.join(made["digest_log"], name)
+        other = type(self)(**made)
+        other._parent, other._name = self, name
+        other._connection.update(rows=0, seq_len=0)
+        return other
+
+    # ---- another stream -------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        if self._parent is None and "stream" in self._given.options:
+            name = self._given.options["stream"]
+            raise UsageError(
+                f"stream={name!r}: a loader has all streams of its config",
+                f"leave it out, and iterate over loader.stream({name!r})",
+            )
+        if self._parent is None or self._settled:
+            super()._settle()
+            return
+        self._parent._settle()
+        self._given = self._given._replace(run=self._parent.run)
+        super()._settle()
+        self._connection["run"] = f"{self._parent.run}.{self._name}"
+
+    def _attach_once(self) -> Client:
+        parent = self._parent
+        if parent is not None:
+            parent._settle()
+            if parent._command is not None:
+                parent._start_engine()
+        client = super()._attach_once()
+        if parent is None and self._names is None:
+            self._names = self._find_names()  # here, and not in a signal handler that saves
+        return client
+
+    def _revive(self) -> None:
+        if self._parent is not None:
+            self._parent._revive()
+        else:
+            super()._revive()
+
+    def _new_pass(self, fetcher: Any) -> Pass:
+        return super()._new_pass(fetcher) if self._parent is None else WholePass(self, fetcher)
+
+    def _end_pass(self, why: str) -> None:
+        """S2: detach, and stand at the first row."""
+        if self._user is not None and self._is_inside(self._user):
+            return  # another call goes on
+        client, first = self._client, self._first
+        if client is not None and client.is_ours():
+            for batch in list(self._open):
+                batch.close(f"was closed: {why}")
+            self._detach()
+        if self._left is not None:
+            facts = self._left.state_bytes, self._left.counts(), self._left.calendar()
+            self._token, self._left = first, None if first is None else Left(first, *facts)
+        self._ended = self._looped = self._took = self._rewound = False
+        self._trail.clear()
+
+    def __len__(self) -> int:
+        was_idle = self._client is None
+        length = super().__len__()
+        if was_idle and self._parent is not None:
+            self._end_pass("its length was read")
+        return length
+
+    def _first_known(self) -> Optional[tuple[bytes, int]]:
+        """The token of the position of another stream, and its room. None: not known without an
+        engine."""
+        if self._client is None and self._left is None and self._asked is None:
+            if self._parent._client is None:
+                return None
+            if self._token is not None:
+                return self._token, len(self._token)
+            self._user = get_ident()
+            try:
+                self._attach_once()
+            finally:
+                self._user = None
+            self._end_pass("its position was read")
+        return self._token_of_place()
+
+    # ---- all streams ----------------------------------------------------------------------------
+
+    def _states_of_others(self) -> dict[str, tuple[bytes, int]]:
+        names, found = self.streams, {}
+        for name in names:
+            if name != main_of(names):
+                known = self.stream(name)._first_known()
+                if known is not None:
+                    found[name] = known
+        return found
+
+    def state_dict(self, batch: Union[Batch, bool, None] = None, text: bool = False) -> Any:
+        """The position after the last batch that was taken: the same bytes on every rank.
+
+        {"ringpack_state": uint8 array, or tensor with return_type="torch"}, always of the same
+        length for one stream, so that torch.distributed.checkpoint can load in place. text=True
+        gives a string instead, for JSON. The copy is the caller's. Also after close(), and in a
+        signal handler. With look_ahead=n it is n batches behind the last one. With `streams` it
+        also has the positions of the other streams.
+
+        batch: the position after that one, for loops that take batches before they use them."""
+        plain = isinstance(batch, (bool, type(None)))
+        text = bool(batch) if isinstance(batch, bool) else text
+        if self._parent is not None or not self.streams:
+            return super().state_dict(batch, text)
+        token, room = self._token_of_place()
+        if not plain:
+            token = state_bytes(batch.state_dict(text))  # type: ignore[union-attr]
+        others = self._states_of_others()
+        state = join_states(token, room, others)
+        return state_in_form(state, len(state), self._kind, text)
+
+    def load_state_dict(self, state: Union[Mapping[str, Any], FilePath]) -> None:
+        """Go to the position of a state_dict, of any rank of any world size; or of a file that
+        ringpack.import_state reads.
+
+        Before the first use it is only remembered, and checked when attaching; later the loader
+        attaches again at once. Open batches are closed; views of them must be gone (LeaseError).
+        CheckpointMismatchError: the state is of another stream; the loader stays where it was.
+        In a signal handler, inside of next(): the call in progress goes there. With `streams`, a
+        stream whose position the state lacks goes to its first row."""
+        if self._parent is not None:
+            super().load_state_dict(state)
+            return
+        names, others = self.streams, dict[str, bytes]()
+        if isinstance(state, (str, os.PathLike)):
+            state, others = self._read_file(state, names)
+        elif isinstance(state, Mapping) and STATE_KEY in state:
+            main, others = split_states(state_bytes(state))
+            state = {STATE_KEY: main} if others else state
+        super().load_state_dict(state)
+        for name in names:
+            if name != main_of(names) and (name in others or name in self._others):
+                self.stream(name)._go_to(others.get(name))
+        unknown = [name for name in others if name not in names]
+        if unknown:
+            logger().warning(
+                "the state also has the position of stream %s, which this loader has not: %s",
+                ", ".join(unknown),
+                f"its streams are {', '.join(names)}" if names else "it has only one stream",
+            )
+
+    def _read_file(
+        self, path: FilePath, names: Sequence[str]
+    ) -> tuple[dict[str, Any], dict[str, bytes]]:
+        state, others = import_state(path, self._program), dict[str, bytes]()
+        for name in names:
+            if name != main_of(names):
+                with contextlib.suppress(UsageError):  # the file lacks it
+                    found = token_of(import_state(path, self._program, name))
+                    if found != token_of(state):  # else the file is of one stream
+                        others[name] = found
+        return state, others
+
+    def _go_to(self, token: Optional[bytes]) -> None:
+        """The next pass begins there; None: at the first row."""
+        self._end_pass("another position was loaded")
+        if token is not None:
+            self._token, self._left = token, None
+
+    def close(self) -> None:
+        """Detach, and end the engine if this loader started it. Views that are alive stay valid.
+        The next use attaches again at this position, and starts such an engine again. After the
+        end of a finite stream, other local ranks have time to take its last batches."""
+        for other in list(self._others.values()):
+            other.close()
+        super().close()
+
+
