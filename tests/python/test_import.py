@@ -179,3 +179,27 @@ def test_a_loader_takes_back_what_it_brought(program, corpora, folder):
     assert came == ["ringpack: log of the engine"], came
     for name in ("handlers", "mask", "environment", "folder", "path"):
         assert during[name] == before[name], name
+
+
+IN_ANOTHER = """
+try:
+    import _interpreters as known
+except ImportError:
+    import _xxsubinterpreters as known
+known.run_string(known.create(), '''
+try:
+    import ringpack
+except ImportError as refused:
+    print(refused)
+''')
+import ringpack
+print("and imported here")
+"""
+
+
+def test_a_sub_interpreter_is_refused_by_name():
+    environment = dict(os.environ, PYTHONPATH=str(ROOT / "tools" / "python"))
+    command = [sys.executable, "-c", IN_ANOTHER]
+    output = subprocess.run(command, env=environment, capture_output=True, text=True).stdout
+    assert "ringpack does not work in a sub-interpreter" in output
+    assert "multiprocessing" in output and "and imported here" in output

@@ -195,7 +195,8 @@ def test_a_killed_loop(program, corpora, folder, wholes, name):
     place = {"XDG_RUNTIME_DIR": str(folder), "OMP_NUM_THREADS": "1"}
 
     def start(run, log):
-        return ForkedRanks(2, folder / "train.py", [corpora[0], folder / run], folder / log, **place)
+        words = [corpora[0], folder / run]
+        return ForkedRanks(2, folder / "train.py", words, folder / log, **place)
 
     def seen(output):
         return dict(re.findall(r"^step (\d+) (loss \S+ \S+ \d+)$", output, re.M))

@@ -22,7 +22,8 @@ if type(__spec__.loader).__name__ == "SourceFileLoader":
     _there = {*_os.listdir(_folder)}
     _wanted = {
         *("__main__.py", "_accelerate.py", "_arguments.py", "_attached.py", "_calendar.py"),
-        *("_boundaries.py", "_made.py", "_origins.py"),
+        *("_boundaries.py", "_interpreter.py", "_made.py", "_neighbours.py", "_origins.py"),
+        *("_pairs.py", "_preferences.py", "torchtitan.py"),
         *("_client.py", "_commands.py", "_device.py", "_documents.py", "_evaluation.py"),
         *("_calibrate", "_convert", "_engine.py", "_form.py", "_lease.py", "_library.py"),
         *("_log.py", "_machine.py", "_numbers.py", "_options.py", "_passes.py"),
@@ -41,7 +42,7 @@ if type(__spec__.loader).__name__ == "SourceFileLoader":
             path=__file__,
         )
 
-from . import errors
+from . import _interpreter, errors  # the check first
 from ._arguments import FilePath
 from ._library import ask_engine as _ask_engine
 from ._library import version as _library_version

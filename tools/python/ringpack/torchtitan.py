@@ -8,6 +8,7 @@ position, which is one for all ranks, in each checkpoint."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, Optional
 
 from ._arguments import FilePath
@@ -15,9 +16,10 @@ from ._neighbours import place_among
 from .loader import Loader
 
 try:  # the newer place first
-    from torchtitan.components.data.loader import BaseDataLoader
+    _module = import_module("torchtitan.components.data.loader")
 except ImportError:
-    from torchtitan.components.dataloader import BaseDataLoader
+    _module = import_module("torchtitan.components.dataloader")
+BaseDataLoader: Any = _module.BaseDataLoader
 
 __all__ = ["RingpackDataLoader", "dataloader"]
 
@@ -58,7 +60,8 @@ class RingpackDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
             form.update(place_among(dp_rank, dp_world_size))
             made["loader"] = Loader(**{**form, **config.arguments})
         self._is_again = made.setdefault("is_built", False)
-        self.loader, made["is_built"] = made["loader"], True
+        self.loader: Loader = made["loader"]
+        made["is_built"] = True
 
     def __iter__(self) -> Iterator[tuple[dict[str, Any], Any]]:
         if self._is_again:  # each validation begins at the first row
@@ -67,7 +70,8 @@ class RingpackDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
             yield {"input": batch["input"], "positions": batch["positions"]}, batch["labels"]
 
     def state_dict(self) -> dict[str, Any]:
-        return self.loader.state_dict()
+        state: dict[str, Any] = self.loader.state_dict()
+        return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         if state_dict:
