@@ -136,6 +136,9 @@ def receive(connection):
 
 def serve(place, modules):
     """Returns the arguments in each process that shall run a script."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it ends with its test
     import_modules(modules)
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(place + ".new")
