@@ -52,6 +52,9 @@ ONE_LOCAL = _count_one_local()
 equal, if references are not counted."""
 
 
+_OF_ROWS = frozenset({"rows", "doc_lens", "cu_seqlens", "provenance", "row_plans"})
+
+
 class Place(NamedTuple):
     """A section that a run has, as numpy takes it."""
 
@@ -62,6 +65,7 @@ class Place(NamedTuple):
     shapes_of: Callable[[int], tuple[tuple[int, ...], ...]]  # those of batches of other rows
     dtype: Any  # numpy.dtype
     is_record: bool  # torch has no tensors of these
+    is_of_tokens: bool  # has an entry for each place of a row
     is_bf16: bool  # a column of bfloat16, which numpy has as uint16
     buffer_at: Callable[[int], Any]  # all of its memory as an object that has room for a lease
 
@@ -145,7 +149,7 @@ def layout_of(geometry: Any) -> dict[str, Place]:
         count = math.prod(shape)
         return shape, (count,), (1, count)
 
-    def place_of(number: int, shapes: Any, name: str = "") -> Place:
+    def place_of(number: int, shapes: Any, is_of_tokens: bool, name: str = "") -> Place:
         section = geometry.sections[number]
         return Place(
             number=number,
@@ -155,12 +159,13 @@ def layout_of(geometry: Any) -> dict[str, Place]:
             shapes_of=shapes,
             dtype=numpy.dtype(RECORDS.get(name) or DTYPES[section.dtype]),
             is_record=name in RECORDS,
+            is_of_tokens=is_of_tokens,
             is_bf16=section.dtype == BF16,
             buffer_at=_buffer_of(section.bytes).from_address,
         )
 
     layout = {
-        name: place_of(number, partial(shapes_of, name), name)
+        name: place_of(number, partial(shapes_of, name), name not in _OF_ROWS, name)
         for number, name in enumerate(SECTIONS)
         if geometry.sections[number].offset
     }
@@ -168,5 +173,6 @@ def layout_of(geometry: Any) -> dict[str, Place]:
         if side.of:
             width = documents if side.of == OF_DOCUMENT else length
             shapes = partial(shapes_of_side, width, side.count)
-            layout[side.name.decode()] = place_of(number, shapes)
+            is_of_tokens = side.of != OF_DOCUMENT
+            layout[side.name.decode()] = place_of(number, shapes, is_of_tokens)
     return layout

@@ -8,21 +8,20 @@ sequence: so all processes have like work. A slice is one gather, out of the rin
 caller's; only the slices of rows of the last process, whose chunks are neighbours, may be views.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from ._arguments import whole
 from ._boundaries import ends_of
-from ._views import FLAT, ONE_ROW, import_jax, import_torch
+from ._views import FLAT, ONE_ROW, bfloat16_of, import_torch, tensor_of
 from .errors import UsageError
 
 if TYPE_CHECKING:
+    from ._lease import Place
     from .batch import Batch
 
 IGNORED = -100
 LABELS = "labels"
-OF_ROWS = frozenset({"rows", "doc_lens", "cu_seqlens", "provenance", "row_plans"})
-"""Sections without an entry for each token."""
 SPLITS = ("row", "document")
 _INDEX = "places of the split"  # in Batch._made
 
@@ -145,12 +144,19 @@ def _shift(labels: Any, ends: Any, ahead: int) -> Any:
     return made.reshape(labels.shape)
 
 
+def _as_kind(array: Any, kind: str, place: "Place") -> Any:
+    if kind == "numpy":
+        return array
+    tensor = tensor_of(kind)
+    return bfloat16_of(tensor, array.view("<i2")) if place.is_bf16 else tensor(array)
+
+
 def look(batch: "Batch", recipe: Recipe, form: int, kind: str) -> Any:
     """A made section: a view of the ring if it can be one, else an array of the caller's."""
     view = recipe.view(batch, kind != "numpy") if kind != "jax" else None
     if view is not None and (len(view) == 1 or form not in (FLAT, ONE_ROW)):
         view = view.reshape(recipe.shape(batch, form))
-        return import_torch().from_numpy(view) if kind == "torch" else view
+        return _as_kind(view, kind, batch._open_lease().client.layout[recipe.section])
     return make(batch, recipe, form, kind)
 
 
@@ -162,14 +168,15 @@ def make(batch: "Batch", recipe: Recipe, form: int, kind: str, is_locked: bool =
     shape, dtype = recipe.shape(batch, 0), recipe.dtype or place.dtype
     if kind == "torch":
         torch = import_torch()
-        kind_of = torch.from_numpy(numpy.empty(0, dtype)).dtype
+        kind_of = _as_kind(numpy.empty(0, dtype), kind, place).dtype
         tensor = torch.empty(shape, dtype=kind_of, pin_memory=is_locked)
-        recipe.write(batch, tensor.numpy())
+        raw = tensor.view(torch.int16).numpy().view(dtype) if place.is_bf16 else tensor.numpy()
+        recipe.write(batch, raw)
         return tensor.reshape(recipe.shape(batch, form))
     array = numpy.empty(shape, dtype)
     recipe.write(batch, array)
     array = array.reshape(recipe.shape(batch, form))
-    return import_jax().dlpack.from_dlpack(array) if kind == "jax" else array
+    return _as_kind(array, kind, place)
 
 
 class Wishes(NamedTuple):
@@ -180,13 +187,13 @@ class Wishes(NamedTuple):
     label_dtype: Optional[str]
     mtp: int  # labels of each token
 
-    def recipes(self, sections: Iterable[str], is_aligned: bool) -> Mapping[str, Recipe]:
-        """The sections that are made, by name, for a run that has these sections."""
+    def recipes(self, layout: "Mapping[str, Place]", is_aligned: bool) -> Mapping[str, Recipe]:
+        """The sections that are made, by name, for a run of this layout."""
         import numpy
 
-        split, wanted = self.split, set(sections)
-        names = sorted(wanted - OF_ROWS) if split is not None else []
-        made = {name: Recipe(name, split) for name in names}
+        split, wanted = self.split, set(layout)
+        of_tokens = [name for name, place in layout.items() if place.is_of_tokens and split]
+        made = {name: Recipe(name, split) for name in of_tokens}
         said = [word for word in ("ignore_index", "label_dtype") if getattr(self, word) is not None]
         said += ["mtp"] if self.mtp > 1 else []
         if said and LABELS not in wanted:
