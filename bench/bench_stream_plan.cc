@@ -2,8 +2,9 @@
 // row, in both versions of the stream. Items are documents, so 1 / items_per_second is the time of
 // a document: permutation, mixing and packing together. No token is read anywhere. version_1 and
 // version_2 have all features off; feature has one of version 2 on, with 8 sources and `lookahead`;
-// resume is the time of a start from a state token, whose bytes it shows. spread shows the share of
-// the largest document in a step of 32 rows (mean and greatest over 500 steps) and the padding.
+// resume is the time of a start from a state token, whose bytes it shows; resume_in_window
+// likewise, inside of a deal window, whose planning is the time of window. spread shows the share
+// of the largest document in a step of 32 rows (mean and greatest over 500 steps) and the padding.
 //
 // Lengths are lognormal (median 400, sigma 1.2, 1 … 100 000), drawn once from a fixed generator.
 #include <benchmark/benchmark.h>
@@ -30,7 +31,7 @@ extern "C" {
 namespace
 {
 
-enum : uint32_t { SEQ_LEN = 2048, WINDOW = 64, ROWS = 256 };
+enum : uint32_t { SEQ_LEN = 2048, WINDOW = 64, ROWS = 256, STEP = 64 };
 
 std::vector<uint32_t> make_lengths(size_t documents)
 {
@@ -252,15 +253,14 @@ void feature(benchmark::State &state)
 }
 
 // The plan at a row, from the state token there. The token's bound does not depend on the row.
-void resume(benchmark::State &state)
+void resume_at(benchmark::State &state, stream &inputs, int64_t begin)
 {
-    stream inputs(RP_PACKING_LOOKAHEAD, static_cast<uint32_t>(state.range(1)));
     rp_calendar *calendar = nullptr;
     rp_planner *plan = nullptr;
     rp_error error;
     rp_stream_row row;
     open_plan(inputs, &calendar, &plan);
-    for (int64_t i = 0; i < state.range(0); i++)
+    for (int64_t i = 0; i < begin; i++)
         if (rp_planner_next(plan, &row, &error) <= 0)
             stop(error);
     std::vector<uint8_t> token(rp_planner_token_bytes_max(calendar));
@@ -280,6 +280,52 @@ void resume(benchmark::State &state)
     }
     state.counters["token_bytes"] = static_cast<double>(bytes);
     state.counters["bound_bytes"] = static_cast<double>(token.size());
+}
+
+void resume(benchmark::State &state)
+{
+    stream inputs(RP_PACKING_LOOKAHEAD, static_cast<uint32_t>(state.range(1)));
+    resume_at(state, inputs, state.range(0));
+}
+
+// Rows of a deal window of so many steps, without a deal with 0.
+void deal(stream &inputs, int64_t steps)
+{
+    if (steps > 0)
+        inputs.stage.deal = {STEP * static_cast<uint32_t>(steps),
+                             STEP,
+                             STEP / 8,
+                             1,
+                             RP_DEAL_MIDDLE,
+                             {4096, 0, 0, 1}};
+}
+
+// A start in the eleventh window, so many sixteenths of its rows after its beginning, up to the
+// first row. It plans the window again.
+void resume_in_window(benchmark::State &state)
+{
+    stream inputs(RP_PACKING_LOOKAHEAD, 8);
+    int64_t rows = STEP * state.range(0);
+    deal(inputs, state.range(0));
+    resume_at(state, inputs, 10 * rows + rows * state.range(1) / 16);
+}
+
+// The planning of a whole window in a plan that goes on.
+void window(benchmark::State &state)
+{
+    stream inputs(RP_PACKING_LOOKAHEAD, 8);
+    rp_calendar *calendar = nullptr;
+    rp_planner *plan = nullptr;
+    rp_error error;
+    rp_stream_row row;
+    deal(inputs, state.range(0));
+    open_plan(inputs, &calendar, &plan);
+    for (auto _ : state)
+        for (int64_t i = 0; i < STEP * state.range(0); i++)
+            if (rp_planner_next(plan, &row, &error) <= 0)
+                stop(error);
+    rp_planner_close(plan);
+    rp_calendar_close(calendar);
 }
 
 // Shares of documents in the rows of a step.
@@ -398,6 +444,10 @@ BENCHMARK(version_1)->Apply(both);
 BENCHMARK(version_2)->Apply(both);
 BENCHMARK(feature)->ArgName("feature")->DenseRange(0, FEATURES - 1);
 BENCHMARK(resume)->ArgNames({"row", "sources"})->ArgsProduct({{100, 10000, 1000000}, {1, 8, 64}});
+BENCHMARK(resume_in_window)
+    ->ArgNames({"steps", "sixteenths"})
+    ->ArgsProduct({{1, 8, 16}, {0, 1, 8, 15}});
+BENCHMARK(window)->ArgName("steps")->Arg(1)->Arg(8)->Arg(16);
 BENCHMARK(spread)->ArgNames({"code", "spread"})->ArgsProduct({{0, 1}, {0, 1, 16, 64}});
 
 } // namespace

@@ -8,7 +8,8 @@
 Rows are of the engine's planner. A row of documents of l tokens costs the sum of l * (K + l), K as
 measured on a GPU (`ringpack calibrate`). A figure is the time of all steps relative to perfect
 balance: with a barrier once a step (DDP), at each micro-batch (FSDP, expert parallelism), and with
-1F1B in each rank, also interleaved (two parts of the layers on a stage). One deal in each mix is compared with the engine's; the others are by the oracle.
+1F1B in each rank, also interleaved (two parts of the layers on a stage). One deal in each mix is
+compared with the engine's; the others are by the oracle.
 
 The other methods work on the documents of one step, cut as the planner cut them:
 

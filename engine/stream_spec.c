@@ -164,11 +164,13 @@ static int take_weights(const struct rp_compiled *compiled, const struct rp_conf
     bool is_given = stage && stage->weights.count > 0;
     if (!is_given && made->from > 0)
         return 0;
-    arrays->weights = rp_calloc(config->source_count, sizeof *arrays->weights);
+    arrays->weights = rp_calloc(compiled->spec.source_count, sizeof *arrays->weights);
     if (!arrays->weights)
         return no_memory(error);
     for (uint32_t i = 0; !is_given && i < config->source_count; i++)
         arrays->weights[i] = (uint32_t)config->sources[i].weight;
+    for (uint32_t i = 0; !is_given && i < config->removed.count; i++)
+        arrays->weights[config->removed.pairs[i].source] = config->removed.pairs[i].weight;
     for (uint32_t i = 0; is_given && i < stage->weights.count; i++)
         arrays->weights[stage->weights.pairs[i].source] = stage->weights.pairs[i].weight;
     made->sets |= RP_SETS_WEIGHTS;
@@ -219,8 +221,9 @@ static int take_without(const struct rp_compiled *compiled, const struct rp_conf
         char place[256];
         without->source = pair->source;
         made->without_count = i + 1;
-        int code = rp_without_read(without, pair->path, compiled->sources[pair->source].documents,
-                                   error);
+        const struct rp_stream_source *source = &compiled->sources[pair->source];
+        int code = rp_without_read(without, pair->path,
+                                   source->is_absent ? INT64_MAX : source->documents, error);
         rp_config_place_text(compiled->config, "stages", pair->place, place, sizeof place);
         if (code < 0)
             return rp_fail_context(error, code, "%swithout", place);
@@ -342,7 +345,7 @@ static void take_fixed(struct rp_compiled *compiled)
 static int make_arrays(struct rp_compiled *compiled, struct rp_error *error)
 {
     struct rp_stream_spec *spec = &compiled->spec;
-    spec->source_count = compiled->config->source_count;
+    spec->source_count = rp_config_numbered(compiled->config);
     spec->stage_count = (uint32_t)rp_max_u64(1, compiled->config->stages.count);
     spec->skip_count = compiled->config->skip.all.count;
     spec->sources = compiled->sources = rp_calloc(spec->source_count, sizeof *compiled->sources);
@@ -369,6 +372,9 @@ int rp_compiled_open(struct rp_compiled **compiled_out, const struct rp_config *
     int code = make_arrays(compiled, error);
     for (uint32_t i = 0; i < config->source_count && code == 0; i++)
         code = take_source(compiled, i, error);
+    for (uint32_t i = 0; i < config->removed.count; i++)
+        compiled->sources[config->removed.pairs[i].source] = (struct rp_stream_source){
+            .name = config->removed.pairs[i].name, .is_absent = true};
     if (code == 0)
         code = take_stages(compiled, error);
     if (code < 0) {
@@ -403,7 +409,7 @@ void rp_compiled_close(struct rp_compiled *compiled)
     for (uint32_t i = 0; compiled->arrays && compiled->stages && i < compiled->spec.stage_count;
          i++)
         free_arrays(compiled, i);
-    for (uint32_t i = 0; compiled->views && i < compiled->spec.source_count; i++)
+    for (uint32_t i = 0; compiled->views && i < compiled->config->source_count; i++)
         rp_planned_close(&compiled->views[i]);
     free(compiled->sources);
     free(compiled->stages);

@@ -18,6 +18,7 @@
     X(blame_next_stage, "waits for a read are blamed on packing")                                  \
     X(change_steps_late, "the sizes of a stage hold one step late")                                \
     X(close_files_in_use, "a descriptor is closed while reads of its file may be in flight")       \
+    X(compare_across_stages, "windows of plan --layout cross the stages of the calendar")          \
     X(compare_dealt_rows, "plan --layout takes rows in the order of delivery as planned")          \
     X(count_steps_from_attach, "a state token given after an attach does not begin a step")        \
     X(count_equal_saves, "a second save at one position counts as another position to keep")       \
@@ -26,7 +27,6 @@
     X(count_all_in_first_stage, "plan counts the rows of all stages in the first one")             \
     X(count_rows_before_state, "plan --state also counts the rows before its state")               \
     X(count_published, "a checkpoint is cut at the published batches, not at the consumed ones")   \
-    X(deal_across_stages, "windows of plan --layout cross the stages of the calendar")             \
     X(drop_exported_field, "the JSON of a state lacks one field of its token")                     \
     X(end_stages_as_streams, "trainers are told the end of a stage as the end of the stream")      \
     X(fetch_during_fill, "a reader fetches a range that is being fetched into the cache")          \
@@ -60,7 +60,7 @@
     X(keep_stale_marks, "marks of kept states stay when the batch numbering begins anew")          \
     X(leave_batch_out_of_digest, "the last batch of an interval is not in its content digest")     \
     X(leave_out_journal_stop, "the end of an engine is not written to the run journal")            \
-    X(side_of_neighbour, "entries of side columns are those of the next token of the file")        \
+    X(side_of_neighbour, "each token has the entry of the next token of the file")                 \
     X(side_not_shifted, "side columns of labels are not shifted as labels are")                    \
     X(ignore_side_length, "the entries of a side column are not counted when it is opened")        \
     X(landmark_of_another_stream, "a landmark of a stream with other weights is loaded")           \

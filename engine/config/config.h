@@ -84,6 +84,9 @@ struct rp_config {
     /* the stream: identity (engine/plan/STREAM.md) */
     struct rp_config_source *sources;
     uint32_t source_count;
+    /* Sources that left the config. They are numbered after `sources`, and arrays of weights have
+     * them too. */
+    struct rp_config_by_source removed;
     uint64_t weight_unit;    /* the divisor of the weights; 0 before rp_config_finish */
     uint32_t stream_version; /* 1 | 2; 0 = not given, and not settled */
     enum rp_version_from version_from;
@@ -241,6 +244,18 @@ void rp_config_keep_version(struct rp_config *config, uint32_t version);
  * profile's sections). An error about a world size that does not divide global_batch_size lists
  * those that do. Call it once. */
 RP_MUST_CHECK int rp_config_finish(struct rp_config *config, struct rp_error *error);
+
+/** How many sources have a number: first `sources`, then `removed`. */
+static inline uint32_t rp_config_numbered(const struct rp_config *config)
+{
+    return config->source_count + config->removed.count;
+}
+static inline const char *rp_config_name_of(const struct rp_config *config, uint32_t number)
+{
+    return number < config->source_count
+               ? config->sources[number].name
+               : config->removed.pairs[number - config->source_count].name;
+}
 
 /** The index of all sources of a finished config (NULL: shards are opened one by one), and the
  * directory of sidecars (NULL: each is in the directory of its shard). */

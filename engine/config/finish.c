@@ -166,15 +166,21 @@ static int take_names(struct rp_config *config, struct rp_error *error)
     return code;
 }
 
-static int check_names(const struct rp_config *config, struct rp_error *error)
+static int check_names(struct rp_config *config, struct rp_error *error)
 {
-    char **names = rp_calloc(config->source_count, sizeof *names);
+    uint32_t count = rp_config_numbered(config);
+    char **names = rp_calloc(count, sizeof *names);
     if (!names)
         return rp_fail(error, -ENOMEM, NULL, "out of memory while naming sources");
     for (uint32_t i = 0; i < config->source_count; i++)
         names[i] = config->sources[i].name;
+    for (uint32_t i = config->source_count; i < count; i++) {
+        struct rp_config_of_source *removed = &config->removed.pairs[i - config->source_count];
+        removed->source = i;
+        names[i] = removed->name;
+    }
     const char *twin;
-    int code = rp_first_twin(names, config->source_count, &twin, error);
+    int code = rp_first_twin(names, count, &twin, error);
     free(names);
     if (code == 0 && twin)
         code = FAIL_AT(config, sources, "give each of them a `name:` of its own", error,
@@ -187,6 +193,8 @@ static int finish_weights(struct rp_config *config, struct rp_error *error)
     uint64_t divisor = 0;
     for (uint32_t i = 0; i < config->source_count; i++)
         divisor = rp_gcd_u64(divisor, config->sources[i].weight);
+    for (uint32_t i = 0; i < config->removed.count; i++)
+        divisor = rp_gcd_u64(divisor, config->removed.pairs[i].number);
     if (divisor == 0)
         return FAIL_AT(config, sources, "give at least one source a weight above 0", error,
                        "all sources have the weight 0");
@@ -200,6 +208,13 @@ static int finish_weights(struct rp_config *config, struct rp_error *error)
                 place, "weight",
                 "use fewer digits: only the ratios of weights count, as of 7.2 and 1.3", error,
                 "the weights have no common scale below 2^32");
+    }
+    for (uint32_t i = 0; i < config->removed.count; i++) {
+        struct rp_config_of_source *removed = &config->removed.pairs[i];
+        if (removed->number / divisor > UINT32_MAX)
+            return FAIL_AT(config, removed, "give it the weight that it had", error,
+                           "the weights have no common scale below 2^32");
+        removed->weight = (uint32_t)(removed->number / divisor);
     }
     return 0;
 }

@@ -61,6 +61,11 @@ static int find_source(const struct walk *walk, const char *key, struct rp_confi
             return 0;
         rp_text_offer(&near, config->sources[i].name);
     }
+    for (uint32_t i = 0; i < config->removed.count; i++) {
+        pair->source = config->removed.pairs[i].source;
+        if (!strcmp(config->removed.pairs[i].name, pair->name))
+            return 0;
+    }
     if (near.best)
         return rp_key_fail(place, key, NULL, walk->error,
                            "no source is named `%.100s`; did you mean `%.100s`?", pair->name,
@@ -71,7 +76,7 @@ static int find_source(const struct walk *walk, const char *key, struct rp_confi
 
 static int find_sources(const struct walk *walk, const char *key, struct rp_config_by_source *map)
 {
-    bool *seen = rp_calloc(walk->config->source_count, sizeof *seen);
+    bool *seen = rp_calloc(rp_config_numbered(walk->config), sizeof *seen);
     int code = seen ? 0 : rp_fail(walk->error, -ENOMEM, NULL, "out of memory for the stages");
     for (uint32_t i = 0; i < map->count && code == 0; i++) {
         struct rp_config_of_source *pair = &map->pairs[i];

@@ -104,11 +104,11 @@ static int check_source_of_1(const struct rp_config *config, const struct rp_con
 
 static int check_keys_of_1(const struct rp_config *config, struct rp_error *error)
 {
-    static const enum rp_key_index later[] = {RP_KEY_align,  RP_KEY_spread,
-                                              RP_KEY_group,  RP_KEY_bos_id,
-                                              RP_KEY_eos_id, RP_KEY_label_across_cuts,
-                                              RP_KEY_deal,   RP_KEY_stages,
-                                              RP_KEY_skip,   RP_KEY_grow};
+    static const enum rp_key_index later[] = {
+        RP_KEY_align,  RP_KEY_spread, RP_KEY_group,
+        RP_KEY_bos_id, RP_KEY_eos_id, RP_KEY_label_across_cuts,
+        RP_KEY_deal,   RP_KEY_stages, RP_KEY_skip,
+        RP_KEY_grow,   RP_KEY_removed};
     for (size_t i = 0; i < RP_ARRAY_COUNT(later); i++)
         if (config->lines[later[i]])
             return fail_later(config, rp_config_key_place(config, later[i]),

@@ -62,6 +62,8 @@ enum rp_key_kind {
     X(run, run, TEXT, NULL, "default", 0, 0, "name by which trainers find the engine")             \
     X(sources, sources, SOURCES, NULL, "(required)", 0, 0,                                         \
       "where the tokens are: paths, or a mapping of name, weight, shards, format, ...")            \
+    X(removed, removed, WEIGHTS, NULL, "(none)", 0, 0,                                             \
+      "sources of earlier starts, with the weight that they had in `sources`")                     \
     X(streams, streams, STREAMS, NULL, "(the config is of one)", 0, 0,                             \
       "streams of one engine by name, each with the keys in which it differs: {train: {}, eval: "  \
       "{num_epochs: 1}}")                                                                          \

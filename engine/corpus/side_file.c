@@ -62,6 +62,7 @@ bool rp_sidefile_is_name(const char *name)
     size_t length = strlen(name);
     bool is_name = length > 0 && length < RP_SIDE_NAME_BYTES && !(name[0] >= '0' && name[0] <= '9');
     is_name = is_name && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") == length;
+    is_name = is_name && strncmp(name, "labels_", 7) != 0; /* labels of tokens further ahead */
     for (size_t i = 0; is_name && i < RP_ARRAY_COUNT(taken); i++)
         is_name = strcmp(name, taken[i]) != 0;
     return is_name;

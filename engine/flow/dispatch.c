@@ -2,7 +2,7 @@
 /* dispatch — plans steps in order and turns the rows of local ranks into tickets.
  *
  * Flow: for each step: plan its rows, and save the plan's state after each micro-batch, with which
- * it travels (step_rows.h) → for each row of a local rank, one transfer per fragment, with the
+ * it travels (queue.h) → for each row of a local rank, one transfer per fragment, with the
  * reads that bring it (reads.h) → close the ticket when it is full and at the end of the
  * micro-batch. Rows of other nodes are planned and dropped: 30-60 ns a document, no I/O.
  *
@@ -298,7 +298,7 @@ static int take_row(struct rp_dispatch *d, uint64_t row, uint32_t ring, uint32_t
                     struct rp_error *error)
 {
     struct rp_row planned;
-    int code = rp_step_rows_next(&d->step_rows, &planned, error);
+    int code = rp_queue_next(&d->queue, &planned, error);
     if (code == 0)
         planned = (struct rp_row){.row = row, .planned = row};
     RP_ASSERT(code < 0 || planned.row == row);
@@ -324,7 +324,7 @@ static int plan_batch(struct rp_dispatch *d, struct rp_error *error)
     uint64_t rows = part->batch_rows / o->world;
     d->skips_step = rp_plan_skips(d->plan, row - in_part % part->step_rows, part->step_rows);
     rp_join_rings(d->arena, d->options->rank_count, d->batch, d->wake_fd);
-    rp_step_rows_begin_batch(&d->step_rows, d->batch, &d->reads.block_reads);
+    rp_queue_begin_batch(&d->queue, d->batch, &d->reads.block_reads);
     for (uint32_t rank = 0; rank < o->world; rank++) {
         uint32_t ring = rank - o->rank_first;
         bool wanted = rank >= o->rank_first && ring < o->rank_count &&
@@ -336,7 +336,7 @@ static int plan_batch(struct rp_dispatch *d, struct rp_error *error)
         }
     }
     /* before the ticket: deliver sends the state along with the batch */
-    int code = rp_step_rows_end_batch(&d->step_rows, d->batch, error);
+    int code = rp_queue_end_batch(&d->queue, d->batch, error);
     d->batch++;
     rp_reads_note(&d->reads, d->plan);
     if (code >= 0 && d->ticket) {
@@ -350,18 +350,18 @@ static int plan_batch(struct rp_dispatch *d, struct rp_error *error)
  * exists. Decided from the plan only, so equally on every node. */
 static int begin_step(struct rp_dispatch *d, struct rp_error *error)
 {
-    int code = rp_step_rows_begin(&d->step_rows, d->batch, error);
-    d->step = d->step_rows.sums;
+    int code = rp_queue_begin(&d->queue, d->batch, error);
+    d->step = d->queue.sums;
     if (code < 0 || rp_numbering_micro_batch(d->numbering, d->batch) != 0)
         return code < 0 ? code : 1;
     if (d->options->drop_last && !RP_DEFECT(keep_last_step))
         return (int)d->step.is_whole;
-    return rp_step_rows_has_next(&d->step_rows);
+    return rp_queue_has_next(&d->queue);
 }
 
 static int dispatch_all(struct rp_dispatch *d, struct rp_error *error)
 {
-    int code = rp_step_rows_save(d->arena, d->plan, d->batch, error);
+    int code = rp_queue_save(d->arena, d->plan, d->batch, error);
     for (bool begins = true; code >= 0;
          begins = rp_numbering_micro_batch(d->numbering, d->batch) == 0) {
         if (begins) {

@@ -8,14 +8,14 @@
 #include "flow/flow.h"
 #include "flow/revalidation.h"
 #include "flow/reads.h"
-#include "flow/step_rows.h"
+#include "flow/queue.h"
 
 struct rp_dispatch {
     const struct rp_flow_options *options;
     struct rp_arena *arena;
     struct rp_reads reads;
     struct rp_plan *plan;
-    struct rp_step_rows step_rows; /* planned rows of the present step */
+    struct rp_queue queue; /* planned rows of the present step */
     const struct rp_numbering *numbering;
     uint64_t begin_row;          /* row of the first micro-batch of this start */
     uint64_t batch;              /* batch = next micro-batch to plan */

@@ -211,7 +211,7 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan,
     flow->dispatch = (struct rp_dispatch){.options = &flow->options,
                                           .arena = &flow->arena,
                                           .reads = flow->dispatch.reads,
-                                          .step_rows = flow->dispatch.step_rows,
+                                          .queue = flow->dispatch.queue,
                                           .plan = plan,
                                           .numbering = numbering,
                                           .begin_row = rp_numbering_row(numbering, batch),
@@ -225,13 +225,13 @@ static int start_planning(struct rp_flow *flow, const struct rp_flow_state *befo
                           struct rp_error *error)
 {
     struct rp_dispatch *d = &flow->dispatch;
-    const struct rp_step_rows parts = {.options = &flow->options,
-                                       .arena = &flow->arena,
-                                       .plan = d->plan,
-                                       .masks = &d->reads.masks,
-                                       .block_reads = &d->reads.block_reads,
-                                       .numbering = d->numbering};
-    int code = rp_step_rows_start(&d->step_rows, &parts, before, error);
+    const struct rp_queue parts = {.options = &flow->options,
+                                   .arena = &flow->arena,
+                                   .plan = d->plan,
+                                   .masks = &d->reads.masks,
+                                   .block_reads = &d->reads.block_reads,
+                                   .numbering = d->numbering};
+    int code = rp_queue_start(&d->queue, &parts, before, error);
     return code < 0 ? code
                     : rp_reads_start(&d->reads, d->plan, rp_numbering_base(d->numbering), error);
 }

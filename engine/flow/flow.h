@@ -36,7 +36,7 @@
 struct rp_contents;
 struct rp_next_use;   /* next_use.h */
 struct rp_page_cache; /* page_cache.h */
-struct rp_kept_steps; /* kept_steps.h */
+struct rp_sums;       /* sums.h */
 
 /* Trained tokens and documents that masks left to this node's planned rows, per source, ahead of
  * delivery. A document counts in the row where it begins. Several flows may add to the counts. */
@@ -83,8 +83,8 @@ struct rp_flow_options {
     uint32_t descriptors_max;   /* token files that may be open at once; 0: all descriptors that are
                                    left */
     struct rp_mask_counts *mask_counts; /* [sources], borrowed; NULL: not counted */
-    struct rp_kept_steps *steps;        /* borrowed; NULL: sums of steps are not kept */
-    uint64_t step_bytes; /* most memory of the rows of a step that wait; 0: 64 MiB (step_rows.h) */
+    struct rp_sums *steps;              /* borrowed; NULL: sums of steps are not kept */
+    uint64_t step_bytes; /* most memory of the rows of a step that wait; 0: 64 MiB (queue.h) */
     const struct rp_cost *cost; /* cost of rows, borrowed; NULL: by their deals, if they have */
     bool truncates;             /* documents are cut to seq_len tokens */
     struct rp_row_form form;    /* the form of the plan's rows */
@@ -100,9 +100,6 @@ uint64_t rp_flow_prefetch_bytes(const struct rp_flow_options *options, const str
  * tokens from mapped files. Reads corpus, packers, verify_blocks, seq_len, prefetch_bytes, world,
  * rank_count, rows, step_batches, batch_slots and state_bytes only. */
 uint64_t rp_flow_memory_bytes(const struct rp_flow_options *options, bool is_mapped);
-
-/** The most positions of one step whose states are kept, and that the plan is ahead of dispatch. */
-uint64_t rp_flow_step_states(const struct rp_flow_options *options);
 
 /* Figures from the watcher of an adapting flow (residency.h). */
 struct rp_flow_page_cache {

@@ -18,7 +18,6 @@
 /* mapped tokens need no fetching ahead, and so few slots stay in cache */
 #define SLOTS_MAPPED 64u
 #define PREFETCH_BYTES_STANDARD_MAX (1ull << 30)
-#define STEP_STATES_BYTES_MAX (16ull << 20)
 /* transfers of the longest kind that fit in the data: so that reads overlap */
 #define TRANSFERS_MIN 4u
 
@@ -68,13 +67,6 @@ static int open_verified(struct rp_flow *flow, struct rp_error *error)
     return code;
 }
 
-/* A checkpoint needs the state at the end of the last step that every ring has consumed, so the
- * states of one whole step are kept, as far as STEP_STATES_BYTES_MAX allows. */
-uint64_t rp_flow_step_states(const struct rp_flow_options *o)
-{
-    return rp_min_u64(o->step_batches, STEP_STATES_BYTES_MAX / rp_max_u64(o->state_bytes, 1) + 1);
-}
-
 static struct rp_arena_sizes choose_sizes(const struct rp_flow_options *o, bool is_mapped)
 {
     uint64_t least = rp_align_up(TRANSFERS_MIN * rp_sidereads_transfer_bytes(o), RP_BLOCK_BYTES);
@@ -88,7 +80,7 @@ static struct rp_arena_sizes choose_sizes(const struct rp_flow_options *o, bool 
     /* a position may be requested until every ring has released the step after it. Tickets are at
      * most `slots` micro-batches ahead, and the plan a step ahead of them */
     sizes.state_count = (uint32_t)rp_pow2_at_least((uint64_t)sizes.slot_count + o->batch_slots +
-                                                   2 * rp_flow_step_states(o) + 4);
+                                                   2 * rp_queue_states(o) + 4);
     return sizes;
 }
 
@@ -121,7 +113,7 @@ static int create_arena(struct rp_flow *flow, struct rp_error *error)
 void rp_flow_free(struct rp_flow *flow)
 {
     rp_reads_close(&flow->dispatch.reads);
-    rp_step_rows_free(&flow->dispatch.step_rows);
+    rp_queue_free(&flow->dispatch.queue);
     if (flow->files.files)
         rp_files_close(&flow->files);
     rp_prefault_join(&flow->prefault);

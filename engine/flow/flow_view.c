@@ -79,9 +79,9 @@ static bool may_be_overwritten(const struct rp_flow *flow, uint64_t position)
             lowest_tail = rp_min_u64(lowest_tail, flow->deliver.rings[r].tail);
     if (position >= lowest_tail)
         return position - lowest_tail >= count;
-    return rp_flow_catch_ups(flow) > 0 && lowest_tail - position + flow->arena.slot_count + 1 +
-                                                  rp_flow_step_states(&flow->options) >=
-                                              count;
+    return rp_flow_catch_ups(flow) > 0 &&
+           lowest_tail - position + flow->arena.slot_count + 1 + rp_queue_states(&flow->options) >=
+               count;
 }
 
 const void *rp_flow_state_at(const struct rp_flow *flow, uint64_t position, size_t *bytes_out,

@@ -201,7 +201,7 @@ static inline void rp_row_end_add(struct rp_row_end *end, const struct rp_transf
     end->end_labels += rp_transfer_has_end_label(transfer);
 }
 
-/* Sums over all rows of a step, of all ranks (step_rows.h). */
+/* Sums over all rows of a step, of all ranks (queue.h). */
 struct rp_step_sums {
     uint64_t rows, tokens, labels; /* rows with a fragment, their tokens, and labels in them */
     uint32_t is_known;

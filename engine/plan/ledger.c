@@ -116,6 +116,7 @@ static int read_v2(const struct rp_plan_v2 *v2, const void *token, size_t bytes,
                                                        .of_epoch = state->documents,
                                                        .finished_epochs = state->epoch,
                                                        .begun_epoch = state->epoch,
+                                                       .waiting = found[j].waiting,
                                                        .withheld = state->withheld,
                                                        .pass = state->pass};
     }

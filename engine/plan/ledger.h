@@ -13,8 +13,9 @@ struct rp_ledger_source {
     uint64_t of_epoch; /* documents of an epoch of the source */
     /* Epochs that all lanes have finished, and the last one that a lane has begun. */
     uint64_t finished_epochs, begun_epoch;
-    /* Version 2: tokens taken that will never be delivered; the pass of begun_epoch */
-    uint64_t withheld;
+    /* Version 2: tokens taken that are in no row yet, and that will never be delivered; the pass of
+     * begun_epoch */
+    uint64_t waiting, withheld;
     uint32_t pass;
 };
 

@@ -149,7 +149,8 @@ uint64_t rp_plan_source_epoch(const struct rp_plan *plan, uint32_t source)
 bool rp_plan_is_reweighted(const struct rp_plan *plan)
 {
     if (plan->v2)
-        return !rp_calendar_knows_records(plan->v2->calendar);
+        return !rp_calendar_knows_records(plan->v2->calendar) ||
+               rp_calendar_lacks_source(plan->v2->calendar);
     for (uint32_t i = 0; i < plan->config.lanes; i++) {
         const struct rp_lane *lane = &plan->lanes[i];
         uint64_t mixed = 0;

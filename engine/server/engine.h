@@ -18,7 +18,7 @@
 #include "flow/contents.h"
 #include "flow/flow.h"
 #include "flow/next_use.h"
-#include "flow/kept_steps.h"
+#include "flow/sums.h"
 #include "plan/plan.h"
 #include "server/far_plan.h"
 #include "server/life.h"
@@ -215,7 +215,7 @@ struct rp_delivery {
      * rollbacks, from 1; rollback_row is the row of the present one. */
     uint64_t rollback_epoch, rollback_row;
     struct rp_flow *flow;
-    struct rp_kept_steps *steps; /* sums of steps, for all flows */
+    struct rp_sums *steps; /* sums of steps, for all flows */
     enum rp_delivery_state state;
     struct rp_io_chosen io;
     bool direct;

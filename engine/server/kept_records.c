@@ -32,9 +32,9 @@ int rp_kept_record_text(char **text, const struct rp_config *config,
     size_t bytes = 0;
     *text = NULL;
     FILE *out = open_memstream(text, &bytes);
-    for (uint32_t s = 0; out && s < config->source_count; s++)
+    for (uint32_t s = 0; out && s < rp_config_numbered(config); s++)
         if (value_of(record, s) > 0)
-            fprintf(out, "%s%s=%" PRIu64, ftello(out) > 0 ? " " : "", config->sources[s].name,
+            fprintf(out, "%s%s=%" PRIu64, ftello(out) > 0 ? " " : "", rp_config_name_of(config, s),
                     value_of(record, s));
     return out && fclose(out) == 0 ? 0 : no_memory(error);
 }
@@ -49,9 +49,9 @@ static uint32_t named_source(const struct rp_config *config, const char *text)
 {
     uint32_t best = UINT32_MAX;
     size_t longest = 0;
-    for (uint32_t s = 0; s < config->source_count; s++) {
-        size_t length = strlen(config->sources[s].name);
-        if (length >= longest && strncmp(text, config->sources[s].name, length) == 0 &&
+    for (uint32_t s = 0; s < rp_config_numbered(config); s++) {
+        size_t length = strlen(rp_config_name_of(config, s));
+        if (length >= longest && strncmp(text, rp_config_name_of(config, s), length) == 0 &&
             text[length] == '=') {
             best = s;
             longest = length;
@@ -66,8 +66,8 @@ static int parse_text(uint64_t *values, uint64_t row, bool is_documents,
 {
     while (*text) {
         uint32_t source = named_source(config, text);
-        const char *digits = text +
-                             (source == UINT32_MAX ? 0 : strlen(config->sources[source].name) + 1);
+        const char *digits = text;
+        digits += source == UINT32_MAX ? 0 : strlen(rp_config_name_of(config, source)) + 1;
         char *end = NULL;
         if (source != UINT32_MAX)
             values[source] = strtoull(digits, &end, 10);
@@ -108,7 +108,7 @@ static int list_entry(void *context, uint64_t row, bool is_documents, const char
 {
     const struct listing *listing = context;
     struct rp_records_ahead *ahead = listing->ahead;
-    uint32_t sources = listing->config->source_count;
+    uint32_t sources = rp_config_numbered(listing->config);
     uint64_t *values = rp_calloc(sources, sizeof *values);
     struct rp_plan_record *list = realloc(ahead->list, (ahead->count + 1u) * sizeof *list);
     if (list)
@@ -195,7 +195,7 @@ int rp_engine_describe(struct rp_engine *engine, struct rp_error *error)
     return rp_config_describe_files(stream->corpus_files, engine->config, error);
 }
 
-bool rp_contract_of_checkpoint(const struct rp_checkpoint *checkpoint, struct rp_contract *contract)
+bool rp_engine_contract_of(const struct rp_checkpoint *checkpoint, struct rp_contract *contract)
 {
     size_t bytes;
     const char *text = checkpoint
@@ -209,7 +209,7 @@ const struct rp_record *rp_engine_records_of(const struct rp_engine *engine,
                                              struct rp_contract *contract)
 {
     const struct rp_record *given = engine->options->records;
-    if (given || !rp_contract_of_checkpoint(checkpoint, contract))
+    if (given || !rp_engine_contract_of(checkpoint, contract))
         return given;
     return &contract->stream;
 }

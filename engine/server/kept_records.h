@@ -27,8 +27,7 @@ RP_MUST_CHECK int rp_engine_take_records(struct rp_engine *engine,
                                          struct rp_error *error);
 
 /** The contract of a checkpoint (NULL: none); false: it has none. */
-bool rp_contract_of_checkpoint(const struct rp_checkpoint *checkpoint,
-                               struct rp_contract *contract);
+bool rp_engine_contract_of(const struct rp_checkpoint *checkpoint, struct rp_contract *contract);
 /** The stream record of the run so far, as a start knows it; NULL: it does not. */
 const struct rp_record *rp_engine_records_of(const struct rp_engine *engine,
                                              const struct rp_checkpoint *checkpoint,

@@ -133,15 +133,15 @@ static int parse_values(const struct rp_config *config, json_t *given, bool is_d
 static int parse_list(struct wanted *wanted, const struct rp_config *config, json_t *given,
                       bool is_documents, struct rp_error *error)
 {
-    uint64_t *values = rp_calloc(config->source_count, sizeof *values);
+    uint32_t count = rp_config_numbered(config);
+    uint64_t *values = rp_calloc(count, sizeof *values);
     int code = values ? parse_values(config, given, is_documents, values, error) : no_memory(error);
     if (code == 0 && is_documents) {
         wanted->documents = values;
         values = NULL;
     } else if (code == 0) {
-        wanted->weights = rp_calloc(config->source_count, sizeof *wanted->weights);
-        code = wanted->weights ? reduce(wanted->weights, values, config->source_count, error)
-                               : no_memory(error);
+        wanted->weights = rp_calloc(count, sizeof *wanted->weights);
+        code = wanted->weights ? reduce(wanted->weights, values, count, error) : no_memory(error);
     }
     free(values);
     wanted->record.weights = wanted->weights;
@@ -358,8 +358,8 @@ static int apply(struct rp_engine *engine, struct rp_grown *grown, struct rp_err
     if (code >= 0)
         code = rp_engine_describe(engine, error);
     rp_flow_forget_states_after(engine->delivery.flow, published);
-    rp_kept_steps_forget_from(engine->delivery.steps,
-                              rp_delivery_row(&engine->delivery, begun_end(&engine->delivery)));
+    rp_sums_forget_from(engine->delivery.steps,
+                        rp_delivery_row(&engine->delivery, begun_end(&engine->delivery)));
     if (stream->kept_row > published) {
         free(stream->kept_state);
         stream->kept_state = NULL;

@@ -165,7 +165,7 @@ int rp_engine_keep_probe_state(struct rp_stream *stream, struct rp_error *error)
     return 0;
 }
 
-/* The state from which dispatch can count the step of `batch` (flow/step_rows.h). Rows before the
+/* The state from which dispatch can count the step of `batch` (flow/queue.h). Rows before the
  * start may have been delivered with other weights. */
 static struct rp_flow_state step_state(const struct rp_engine *engine, uint64_t batch)
 {

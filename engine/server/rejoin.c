@@ -198,7 +198,7 @@ static int begin_stream(struct rp_engine *engine, uint64_t row, struct rp_error 
     rp_engine_forget_far(engine);
     free(stream->kept_state);
     stream->kept_state = NULL;
-    rp_kept_steps_forget_from(engine->delivery.steps, 0);
+    rp_sums_forget_from(engine->delivery.steps, 0);
     stream->start_row = row;
     stream->is_reweighted = rp_plan_is_reweighted(stream->probe);
     return 0;

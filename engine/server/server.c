@@ -97,7 +97,7 @@ static int open_seats(struct rp_engine *engine, struct rp_error *error)
     delivery->rings = rp_calloc(c->rank_count, sizeof *delivery->rings);
     delivery->seats = rp_calloc((size_t)c->rank_count * c->replicas, sizeof *delivery->seats);
     engine->stream.mask_counts = rp_calloc(c->source_count, sizeof *engine->stream.mask_counts);
-    delivery->steps = rp_kept_steps_make();
+    delivery->steps = rp_sums_make();
     engine->peers.connections = connections;
     for (uint32_t i = 0; connections && i < RP_CONNECTIONS_MAX; i++)
         connections[i].fd = -1;

@@ -241,5 +241,5 @@ void rp_engine_close(struct rp_engine *engine)
     free(engine->config_text);
     free(engine->stream.contract_text);
     free(engine->stream.mask_counts);
-    rp_kept_steps_free(engine->delivery.steps);
+    rp_sums_free(engine->delivery.steps);
 }

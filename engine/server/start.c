@@ -93,7 +93,7 @@ static void tell_changes(const struct rp_stream *stream, const struct rp_checkpo
                                             stream->config->weight_unit, 0};
     struct rp_contract had;
     struct rp_error difference;
-    if (!rp_contract_of_checkpoint(checkpoint, &had))
+    if (!rp_engine_contract_of(checkpoint, &had))
         return;
     if (rp_contract_compare(&had, &stream->contract, &sides, &difference) < 0)
         rp_log_event(RP_EVENT_contract_changed, "changed since the checkpoint: %s",
@@ -351,7 +351,7 @@ static bool has_same_rows(const struct rp_stream *stream, const struct rp_checkp
 {
     struct rp_contract had;
     return rp_plan_version(stream->plan) == 1 || RP_DEFECT(keep_grown_contents) ||
-           (rp_contract_of_checkpoint(checkpoint, &had) &&
+           (rp_engine_contract_of(checkpoint, &had) &&
             rp_hash128_equal(rp_record_hash(&had.stream), stream->identity));
 }
 
@@ -400,7 +400,7 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
         code = save_start_state(stream, error);
     if (code >= 0)
         code = check_first_row(stream, error);
-    if (code >= 0 && rp_contract_of_checkpoint(checkpoint, &had))
+    if (code >= 0 && rp_engine_contract_of(checkpoint, &had))
         code = rp_stream_check_columns(&had, &stream->contract, error);
     engine->saving.started_reweighted = reweighted;
     if (code >= 0 && checkpoint) {

@@ -95,16 +95,15 @@ static json_t *run_object(const struct rp_engine *engine)
                      (json_int_t)rp_numbering_base(numbering), "drop_last", config->drop_last);
 }
 
-/* The names and runs of all streams. */
+/* The name of this stream, and of all streams; none if the config is of one. */
 static void add_streams(json_t *object, const struct rp_config *config)
 {
     const struct rp_config_streams *streams = &config->streams;
-    if (!streams->chosen)
-        return;
-    json_t *names = json_array();
+    const char *name = rp_config_stream_name(config);
+    json_t *names = name ? json_array() : json_null();
     for (uint32_t i = 0; i < streams->count; i++)
         json_array_append_new(names, json_string(streams->streams[i].name));
-    json_object_set_new(object, "stream_name", json_string(rp_config_stream_name(config)));
+    json_object_set_new(object, "stream_name", name ? json_string(name) : json_null());
     json_object_set_new(object, "streams", names);
     json_object_set_new(object, "is_repeated", json_boolean(config->is_repeated));
 }

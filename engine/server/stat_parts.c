@@ -261,28 +261,42 @@ static struct position position_of(const struct rp_engine *engine)
     return at;
 }
 
+/* A count that version 1 does not have. */
+static json_t *count_of_v2(const struct rp_stream *stream, uint64_t count)
+{
+    return rp_plan_version(stream->probe) < 2 ? json_null() : json_integer((json_int_t)count);
+}
+
 static json_t *ledger_entry(const struct rp_stream *stream, uint32_t number,
                             const struct rp_ledger_source *entry, double weights, double tokens)
 {
-    return json_pack(
+    uint64_t delivered = entry->tokens - entry->waiting - entry->withheld;
+    json_t *object = json_pack(
         "{s:s, s:I, s:I, s:f, s:I, s:f, s:f}", "source",
         rp_source_name(rp_corpus_source(stream->corpus, number)), "documents",
         (json_int_t)entry->documents, "epoch", (json_int_t)entry->begun_epoch, "epochs",
         entry->of_epoch ? (double)entry->documents / (double)entry->of_epoch : 0.0, "tokens",
         (json_int_t)entry->tokens, "token_share", tokens > 0 ? (double)entry->tokens / tokens : 0.0,
         "weight_share", (double)entry->weight / weights);
+    json_object_set_new(object, "planned", count_of_v2(stream, entry->tokens));
+    json_object_set_new(object, "waiting", count_of_v2(stream, entry->waiting));
+    json_object_set_new(object, "withheld", count_of_v2(stream, entry->withheld));
+    json_object_set_new(object, "delivered", count_of_v2(stream, delivered));
+    return object;
 }
 
 void rp_stat_add_ledger(json_t *object, const struct rp_engine *engine)
 {
     uint32_t count = engine->config->source_count;
     struct position at = position_of(engine);
-    json_t *array = json_array(), *row = json_null();
+    json_t *array = json_array(), *row = json_null(), *counted = json_null();
+    struct rp_state_info info;
     struct rp_ledger_source *sources = rp_calloc(count, sizeof *sources);
-    if (sources && at.token &&
+    if (sources && at.token && rp_state_info(at.token, at.bytes, &info, NULL) == 0 &&
         rp_plan_ledger(engine->stream.probe, at.token, at.bytes, sources, NULL) == 0) {
         double weights = 0, tokens = 0;
         row = json_integer((json_int_t)at.row);
+        counted = json_integer((json_int_t)info.window_first);
         for (uint32_t s = 0; s < count; s++) {
             weights += (double)sources[s].weight;
             tokens += (double)sources[s].tokens;
@@ -293,5 +307,6 @@ void rp_stat_add_ledger(json_t *object, const struct rp_engine *engine)
     }
     free(sources);
     json_object_set_new(object, "ledger_row", row);
+    json_object_set_new(object, "ledger_counted_row", counted);
     json_object_set_new(object, "ledger", array);
 }

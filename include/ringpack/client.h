@@ -38,6 +38,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "ringpack/batch.h"
 #include "ringpack/error.h"
@@ -303,6 +304,21 @@ RP_API const char *rp_version(void);
 static inline const void *rp_batch_section(const struct rp_batch *batch, enum rp_section section)
 {
     return batch->sections[section];
+}
+
+/** A side column of a batch by its name, and its description; NULL: the run does not have it. */
+static inline const void *rp_batch_side(const struct rp_geometry *geometry,
+                                        const struct rp_batch *batch, const char *name,
+                                        const struct rp_side **side)
+{
+    size_t known = geometry->struct_size >= sizeof *geometry ? RP_SIDES_MAX : 0;
+    for (size_t c = 0; c < known && geometry->sides[c].of != RP_SIDE_NONE; c++) {
+        if (strcmp(geometry->sides[c].name, name) != 0)
+            continue;
+        *side = &geometry->sides[c];
+        return batch->sections[RP_SECTION_SIDES + c];
+    }
+    return NULL;
 }
 
 #ifdef __cplusplus

@@ -84,7 +84,7 @@ def random_skip(rng):
 
 
 def add_growth(rng, stages, ends, group=1):
-    """Sources begin with the documents of their first shards, and take those of more shards at
+    """Sources begin with the documents of their first shards, and take more shards at
     stages. `ends`: of each source the documents up to the end of each shard. A source that joins
     later has all."""
     now = {}
@@ -289,7 +289,7 @@ def draw_stages(rng, config, group, step, ends):
 
 def with_calendar(rng, config, ends):
     """The same config as a stream of version 2 with a calendar. Its sources must have names; `ends`
-    are of those with several shards, as of add_growth. Lives of `verify` have steps of one size, so
+    is as in add_growth. Lives of `verify` have steps of one size, so
     stages have no sizes; `lives` has them."""
     draw = rng.choice
     of_version_1 = ("lanes", "packing", "window", "fill", "max_docs_per_row", "num_epochs")

@@ -6,7 +6,7 @@ Streams are the product of packing, fill, shuffle, mix of sources and profile; t
 is drawn, stream number N always the same. Every third one is of version 2, with a calendar. For
 each: one run from row 0, which must be the oracle's rows, digest and state tokens; then again and
 again a new engine from bytes on disk; every section of its batches and every state token must have
-the same bytes. Calendars have growth and sources that join, those of chains also steps and batches
+the same bytes. Calendars have growth and sources that join, and in chains also steps and batches
 of other sizes; at every row a batch has one row. Commands to a running engine need the journal of
 their run, which a state token alone does not have: `tools/campaign lives` gives them.
 """

@@ -76,7 +76,7 @@ def sizes_at(stream, row, stages=None):
 
 def batches_of(stream, world, base=0, stages=None):
     """First row, rows of a rank, place in the step and batches of the step, until the end of the
-    run: section 10.2. `stages`: those of the stream with other batches."""
+    run: section 10.2. `stages`: the stream's with other batches."""
     end = stream.end_of_run(base)[0]
     while base < end:
         step, rows = sizes_at(stream, base, stages)

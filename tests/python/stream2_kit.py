@@ -41,7 +41,7 @@ def with_prints(token, like):
 
 
 class Stream2:
-    """`keys`: those of the whole stream; `sources`: of each source, like the config's, with a name;
+    """`keys`: of the whole stream; `sources`: of each source, like the config's, with a name;
     `stages`: as the oracle has them, with "until" and "global_batch_size" in the first; `records`:
     those that commands write."""
 

@@ -113,6 +113,7 @@ ALLOWED = [
     (nothing, {"names": ("old", "books", "web")}, 180),
     (new_source, {"names": ("web", "books", "late", "old")}, 160),
     (nothing, {"skip": {"rows": [150]}}, 150),
+    (nothing, {"names": ("web", "books"), "removed": {"old": 1}}, 180),
 ]
 
 
@@ -151,7 +152,13 @@ def no_old(keys, used):
     """Its weight in force is 0, but stage 0, which is begun, has named it."""
 
 
+def more_documents(keys, used):
+    keys["stages"][2]["documents"] = {"web": 61}
+    keys["grow"] = False
+
+
 REFUSED = [
+    (more_documents, {}, "row 160: .*documents: expected at most 60, .* found 61"),
     (past, {}, r"weight\[0000\] of the stage from row 80 differs: the state has 1, this run has 2"),
     (earlier_end, {}, "row"),
     (select, {}, "selection"),
@@ -162,7 +169,7 @@ REFUSED = [
     (nothing, {"group": 2}, "group"),
     (nothing, {"skip": {"rows": [3]}}, "skip"),
     (nothing, {"names": ("web", "old")}, "books"),
-    (no_old, {"names": ("web", "books")}, "of the stage from row 0 differs"),
+    (no_old, {"names": ("web", "books")}, "source old is not in the config, and stages"),
     (nothing, {"lanes": 2}, "lanes"),
     (nothing, {"stream_version": 1, "stages": None, "spread": None}, "stream_version"),
 ]
@@ -174,3 +181,5 @@ def test_refused_changes(program, folder, sources, saved, change, keys, message)
     with pytest.raises(ringpack.RingpackError, match=message) as told, loader:
         pass
     assert told.value.hint
+    if change is more_documents:
+        assert "`ringpack grow RUN web=61 --at-step STEP`" in told.value.hint

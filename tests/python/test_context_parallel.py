@@ -346,8 +346,7 @@ def test_a_launchers_job_trains_each_token_once(program, corpus, folder):
 
 
 def test_columns_of_documents_are_not_split():
-    """Of all columns only these are by document; bfloat16 is uint16 for numpy."""
-    torch = pytest.importorskip("torch")
+    """A column of documents has no entry for each place of a row."""
     section = SimpleNamespace(offset=64, bytes=64, dtype=3)
     kinds = {"language": _library.OF_DOCUMENT, "weight": _library.OF_DOCUMENT - 1}
     sides = [SimpleNamespace(of=of, count=1, name=name.encode()) for name, of in kinds.items()]
@@ -357,6 +356,3 @@ def test_columns_of_documents_are_not_split():
     wishes = _made.Wishes(_made.Split(2, 0, "row"), None, None, 1)
     made = wishes.recipes(places, False)
     assert set(made) == {*OF_TOKENS, "weight"}
-    place = places["weight"]._replace(is_bf16=True)
-    assert _made._as_kind(numpy.array([0x3F80], "u2"), "torch", place).tolist() == [1.0]
-    assert _made._as_kind(numpy.array([0x3F80], "u2"), "torch", place).dtype == torch.bfloat16

@@ -101,6 +101,7 @@ AHEAD = {  # keys of stream version 2, of which only rows that are ahead depend
     "skip": {"rows": ["500-600"]},
     "grow": False,
     "cost": 50,
+    "removed": {"gone": 0},
 }
 
 

@@ -14,6 +14,9 @@ from forked_ranks import ForkedRanks
 from job_kit import Job
 from lightning_kit import MODEL, needs_lightning
 from ringpack import _placement, _ranks
+from warm_python import warm_python
+
+warm = warm_python("lightning")
 
 
 def environment(folder):
@@ -165,13 +168,14 @@ with train, val:
 
 
 @needs_lightning
-def test_lightning_with_its_own_launcher(program, corpora, folder):
+def test_lightning_with_its_own_launcher(program, corpora, folder, warm):
     """Which starts the other rank in fit(): the loaders have been entered by then."""
     (folder / "fit.py").write_text(LIGHTNING)
 
     def fit(log, *words):
-        command = [sys.executable, "fit.py", corpora[0], *words]
-        with Job(command, folder / log, cwd=folder, env=environment(folder)) as job:
+        command = ["python", "fit.py", corpora[0], *words]
+        its_own = {**environment(folder), **warm.environment}
+        with Job(command, folder / log, cwd=folder, env=its_own) as job:
             output = job.finish()
         found = re.findall(r"rank (\d): \[(.*?)\] \[(.*?)\] (\d+)", output)
         ranks = {int(rank): [*map(int, sums.split(","))] for rank, sums, _, _ in found}

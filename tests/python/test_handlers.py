@@ -21,6 +21,13 @@ def skip_or_refuse(loader):
         pass
 
 
+def stream_or_refuse(loader):
+    loader._names = ("train",)
+    assert loader.stream("train") is loader
+    with pytest.raises(ringpack.UsageError, match="no stream"):
+        loader.stream("eval")
+
+
 QUESTIONS = {
     "state_dict": lambda loader, _: loader.state_dict(),
     "get_state": lambda loader, _: loader.get_state(),
@@ -34,6 +41,8 @@ QUESTIONS = {
     "skip": lambda loader, _: skip_or_refuse(loader),
     "contract": lambda loader, _: loader.contract(),
     "check_ranks": lambda loader, _: loader.check_ranks(lambda f: [{**f, "dp_world_size": 1}]),
+    "streams": lambda loader, _: loader.streams,
+    "stream": lambda loader, _: stream_or_refuse(loader),
     "run": lambda loader, _: loader.run,
     "engine_pid": lambda loader, _: loader.engine_pid,
     "set_epoch": lambda loader, _: loader.set_epoch(0),

@@ -16,8 +16,10 @@ import pytest
 import ringpack
 from conftest import ROOT
 from job_kit import PATIENCE, Job
+from warm_python import warm_python
 
 LAUNCH = ROOT / "tools" / "examples" / "launch"
+warm = warm_python("torch._dynamo", "torch.distributed.run")
 # srun: two nodes of one task, side by side; each node has a run directory of its own.
 SRUN = """#!/bin/bash
 shift 3 # options
@@ -50,10 +52,13 @@ def place(program, folder):
     return folder
 
 
-def run(command, place, **environment):
+def run(command, place, warm=None, **environment):
     paths = [os.path.dirname(sys.executable), os.path.dirname(os.environ["RINGPACK"])]
+    if warm:
+        paths.insert(0, warm.environment["PATH"])
     surroundings = {
         **os.environ,
+        **(warm.environment if warm else {}),
         "PATH": os.pathsep.join([*environment.pop("paths", []), *paths, os.environ["PATH"]]),
         "OMP_NUM_THREADS": "1",
         **environment,
@@ -62,14 +67,15 @@ def run(command, place, **environment):
         return job.finish()
 
 
-def test_torchrun(place, port):
+def test_torchrun(place, port, warm):
     pytest.importorskip("torch")
     command = [LAUNCH / "torchrun.sh", 1, 0, "localhost", 2]
-    output = run(command, place, STEPS="2", CHECKPOINTS=str(place / "saved"), MASTER_PORT=port)
+    saved = str(place / "saved")
+    output = run(command, place, warm, STEPS="2", CHECKPOINTS=saved, MASTER_PORT=port)
     assert len(re.findall(r"^step \d+ row \d+ loss", output, re.M)) == 2
 
 
-def test_slurm(place, port):
+def test_slurm(place, port, warm):
     """Two nodes, each with its own rank only."""
     pytest.importorskip("torch")
     for name, text in ("srun", SRUN), ("scontrol", "#!/bin/sh\necho localhost\n"):
@@ -83,7 +89,7 @@ def test_slurm(place, port):
     short = place / "short.sbatch"
     short.write_text(script.replace("--corpus corpus", "--steps 2 --corpus corpus"))
     slurm = {"SLURM_JOB_ID": port, "SLURM_JOB_NODELIST": "here[1-2]", "PLACE": str(place)}
-    output = run(["bash", short], place, paths=[str(place)], **slurm)
+    output = run(["bash", short], place, warm, paths=[str(place)], **slurm)
     assert len(re.findall(r"^step \d+ row \d+ loss", output, re.M)) == 2
     assert "row 16" in output
 

@@ -5,11 +5,11 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 
 import pytest
 from conftest import ROOT
 from job_kit import Job
+from warm_python import warm_python
 
 PAGES = sorted((ROOT / "tools" / "python" / "docs").glob("*.md"))
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
@@ -42,17 +42,22 @@ def need(files, script):
             pytest.skip(f"needs {tool}: apt-get install libopenmpi-dev openmpi-bin")
 
 
+warm = warm_python(
+    "torch._dynamo", "transformers.trainer", "trl.trainer.sft_trainer", "lightning"
+)
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)[1]], ids=lambda p: p.stem)
-def test_page(program, folder, page):
+def test_page(program, folder, warm, page):
     files, script = blocks(page)
     need(files, script)
     for name, text in files.items():
         (folder / name).write_text(text)
     library = os.path.dirname(os.environ["RINGPACK_LIBRARY"])
-    paths = [os.path.dirname(program), os.path.dirname(sys.executable), os.environ["PATH"]]
     environment = {
         **os.environ,
-        "PATH": os.pathsep.join(paths),
+        **warm.environment,
+        "PATH": os.pathsep.join((os.path.dirname(program), warm.environment["PATH"])),
         "OMP_NUM_THREADS": "1",
         "XDG_RUNTIME_DIR": str(folder),
         "LD_LIBRARY_PATH": library,
@@ -69,7 +74,7 @@ def test_page(program, folder, page):
 
 
 @pytest.mark.parametrize("name", ["jax", "pytorch"])
-def test_a_batch_without_a_label(program, folder, name):
+def test_a_batch_without_a_label(program, folder, warm, name):
     """The program of a page on documents of one token: the mean of no label is 0, and not NaN."""
     from stream_oracle import write_megatron
 
@@ -77,10 +82,11 @@ def test_a_batch_without_a_label(program, folder, name):
     need(files, script)
     (folder / "train.py").write_text(files["train.py"])
     write_megatron(folder / "corpus", [[n % 250] for n in range(40000)])
-    environment = {**os.environ, "XDG_RUNTIME_DIR": str(folder), "OMP_NUM_THREADS": "1"}
+    place = {"XDG_RUNTIME_DIR": str(folder), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, **warm.environment, **place}
     environment.update(dict(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1"))
     environment.update(MASTER_ADDR="localhost", MASTER_PORT="0")
-    with Job([sys.executable, "train.py"], folder / "log", cwd=folder, env=environment) as job:
+    with Job(["python", "train.py"], folder / "log", cwd=folder, env=environment) as job:
         output = job.finish()
     assert re.search(r"loss -?0\.000$", output, re.M), output
 

@@ -181,7 +181,7 @@ def test_windows_end_at_stages_and_steps_have_their_sizes(program, folder, confi
 
 def test_windows_across_stages_are_found(broken, folder, config, monkeypatch):
     """The control of the test above."""
-    monkeypatch.setenv("RP_DEFECT", "deal_across_stages")
+    monkeypatch.setenv("RP_DEFECT", "compare_across_stages")
     with pytest.raises(AssertionError):
         test_windows_end_at_stages_and_steps_have_their_sizes(broken, folder, config)
 

@@ -212,3 +212,25 @@ def test_a_stream_of_version_1_has_progress_and_no_skips(make, sources):
         assert progress["sources"]["web"]["planned"] == progress["tokens"]["read"]
         with pytest.raises(ringpack.UsageError, match="version 1, which has no skips"):
             loader.skip(rows=9)
+
+
+@pytest.mark.parametrize("deal", [False, True])
+def test_stat_counts_planned_waiting_and_delivered_tokens(make, folder, deal):
+    """As progress() does, at the position up to which all batches were given back."""
+    own = {"window": 16, "step": 4, "tier": 2, "bundle": 1, "order": "descending", "cost": 64}
+    keys = {"deal": own if deal else "off", "skip": {"steps": [7]}, "run": "counted"}
+    delivered, at_row, seen = Counter(), {0: Counter()}, set()
+    with make(**keys, window=4, spread=3) as loader:
+        for batch in loader:
+            add(delivered, batch)
+            at_row[loader.next_row] = delivered.copy()
+            stat = ringpack.stat("counted", folder)
+            counted = stat["ledger_counted_row"]
+            assert counted <= stat["ledger_row"] <= loader.next_row
+            expected = at_row[max(row for row in at_row if row <= counted)]
+            for number, source in enumerate(stat["ledger"]):
+                kept = source["waiting"] + source["withheld"]
+                assert source["planned"] == source["tokens"] == kept + source["delivered"]
+                assert source["delivered"] == expected[number], f"{source} at row {counted}"
+                seen |= {name for name in ("waiting", "withheld") if source[name]}
+    assert seen == {"waiting", "withheld"} and max(delivered.values()) > 0

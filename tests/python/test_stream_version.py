@@ -195,6 +195,7 @@ LATER = {
     "deal": {"window": 6, "step": 6, "tier": 3, "cost": 4},
     "stages": [{"until": "row 24"}],
     "skip": {"rows": ["30-40"]},
+    "removed": {"gone": 0},
 }
 
 

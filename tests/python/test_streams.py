@@ -364,6 +364,45 @@ def test_serve_and_loader_take_one_config(serve, folder, held_out, make):
         assert own.stream("eval").run == "own.eval"
 
 
+def test_a_killed_serve_leaves_no_engine_and_starts_again(serve, folder):
+    engine = serve(num_epochs="endless")
+    children = [ringpack.stat(f"served.{name}", folder)["pid"] for name in ("eval", "other")]
+    engine.kill()
+    engine.wait(PATIENCE)
+    again = serve(num_epochs="endless")
+    assert again.poll() is None
+    for name, pid in zip(("eval", "other"), children):
+        assert ringpack.stat(f"served.{name}", folder)["pid"] != pid
+
+
+def test_commands_take_a_stream(serve, folder, program, held_out):
+    """Each command gives the rows, the run and the state of the stream that is named."""
+    serve(num_epochs="endless")
+    config, rows = folder / "config.yaml", len(held_out.rows)
+
+    def ask(*words, of=("-c", config, "--stream", "eval")):
+        done = subprocess.run([program, *words, *of], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert json.loads(ask("plan", "--json"))["rows"] == rows
+    assert json.loads(ask("config", "show", "--json", "run"))["run"]["value"] == "served.eval"
+    stat = json.loads(ask("stat"))
+    assert (stat["run"], stat["stream_name"]) == ("served.eval", "eval")
+    assert stat["streams"] == [*STREAMS]
+    by_run = ["served", "--run-dir", folder, "--stream"]
+    assert json.loads(ask("stat", of=[*by_run, "eval"]))["pid"] == stat["pid"]
+    assert json.loads(ask("stat", of=[*by_run, "train"]))["run"] == "served"
+    explained = json.loads(ask("explain", "--json", "--row", "3"))["rows"][0]["fragments"]
+    lengths = [fragment.length for fragment in held_out.rows[3]]
+    assert [fragment["tokens"] for fragment in explained] == lengths
+    token = folder / "token"
+    ask("state", "--step", "1", "-o", token)
+    assert ringpack.describe(token)["next_row"] == 3
+    assert "verify: identical" in ask("verify")
+    assert "0 FAIL" in ask("doctor")
+
+
 # ---- mistakes -----------------------------------------------------------------------------------
 
 BAD = {
@@ -394,6 +433,8 @@ def test_other_mistakes(make, open_streams, program, tmp_path):
         make().stream("eval")
     with pytest.raises(ringpack.UsageError, match="the streams are train, eval, other"):
         open_streams().stream("train.eval")
+    with pytest.raises(ringpack.UsageError, match="all streams of its config"):
+        open_streams(stream="eval").attach()
     config = tmp_path / "c.yaml"
     config.write_text("corpus: x\nseq_len: 8\nbatch_size: 1\nstreams: {}\n")
     for words, said in [

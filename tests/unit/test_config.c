@@ -75,6 +75,9 @@ static const char *const every_key[][2] = {
     {"pad_id", "-7"},
     {"profile", "hf"},
     {"sections", "labels,provenance"},
+    {"columns", "weight,teacher"},
+    {"label_columns", "logprob"},
+    {"document_columns", "score"},
     {"token_dtype", "i64"},
     {"label_mode", "shifted"},
     {"cost", "{k: 15072, attention_window: 4k, window_layers: 20, layers: 24}"},
@@ -160,6 +163,11 @@ static void check_every_key(void)
     assert_int_equal(config.pad_id, -7);
     assert_string_equal(config.profile, "hf");
     assert_int_equal(config.sections, 0x19f); /* profile hf's, and provenance */
+    assert_int_equal(config.sides.count, 4);
+    assert_string_equal(config.sides.names[2], "logprob");
+    assert_int_equal(config.sides.of[1], RP_SIDE_OF_TOKEN);
+    assert_int_equal(config.sides.of[2], RP_SIDE_OF_LABEL);
+    assert_int_equal(config.sides.of[3], RP_SIDE_OF_DOCUMENT);
     assert_int_equal(config.token_dtype, RP_DTYPE_I64);
     assert_int_equal(config.label_mode, RP_LABELS_SHIFTED);
     assert_string_equal(config.cpus, "0-3,8");

@@ -22,6 +22,34 @@ static void a_ring_without_geometry_is_refused(void **state)
     assert_non_null(strstr(error.message, "rank 7: its geometry is not laid out"));
 }
 
+static void a_side_column_is_a_section(void **state)
+{
+    (void)state;
+    const struct rp_side weight = {"weight", RP_DTYPE_F32, 3, 12, RP_SIDE_OF_LABEL};
+    const struct rp_side score = {"score", RP_DTYPE_F64, 1, 8, RP_SIDE_OF_DOCUMENT};
+    struct rp_geometry good = {.rows = 2, .seq_len = 8, .max_docs_per_row = 4, .world = 1};
+    good.slots = 2;
+    good.sides[0] = weight;
+    good.sides[1] = score;
+    assert_true(rp_geometry_layout(&good, 0, RP_DTYPE_I32) > 0);
+    assert_int_equal(rp_geometry_total(&good), rp_geometry_layout(&good, 0, RP_DTYPE_I32));
+    assert_int_equal(good.sections[RP_SECTION_SIDES].bytes, 2 * 8 * 12);
+    assert_int_equal(good.sections[RP_SECTION_SIDES].dtype, RP_DTYPE_F32);
+    assert_int_equal(good.sections[RP_SECTION_SIDES + 1].bytes, 2 * 4 * 8);
+    assert_int_equal(good.sections[RP_SECTION_SIDES + 2].offset, 0);
+    const struct rp_side bad[] = {
+        {"", RP_DTYPE_F32, 3, 12, RP_SIDE_OF_LABEL},           {"w", RP_DTYPE_RECORD, 3, 12, 1},
+        {"w", RP_DTYPE_F32, 0, 0, RP_SIDE_OF_LABEL},           {"w", RP_DTYPE_F32, 3, 16, 1},
+        {"w", RP_DTYPE_F32, 129, 516, RP_SIDE_OF_LABEL},       {"w", RP_DTYPE_F32, 3, 12, 4},
+        {"w", RP_DTYPE_F32, 0x40000003, 12, RP_SIDE_OF_LABEL}, {.of = RP_SIDE_NONE},
+    };
+    for (size_t i = 0; i < RP_ARRAY_COUNT(bad); i++) {
+        struct rp_geometry other = good;
+        other.sides[0] = bad[i];
+        assert_int_equal(rp_geometry_total(&other), 0);
+    }
+}
+
 /* ---- flow ------------------------------------------------------------------------------------ */
 
 #define EFFORT_NS 10000000000ull /* on a busy machine every hand-over takes milliseconds */
@@ -323,6 +351,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_ring_without_geometry_is_refused),
+        cmocka_unit_test(a_side_column_is_a_section),
         cmocka_unit_test(a_seat_is_placed_among_others),
         cmocka_unit_test(a_million_batches_pass),
         cmocka_unit_test(a_full_ring_waits),

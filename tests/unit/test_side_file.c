@@ -67,9 +67,7 @@ static void every_change_is_noticed(void **state)
     assert_int_equal(fseek(file, 0, SEEK_END), 0);
     long bytes = ftell(file);
     assert_int_equal(bytes, 7 * 4096 + 7 * 8);
-    for (long at = 0; at < bytes; at += at < 64 || at >= 4080 - 16 ? 1 : 61) {
-        if (at > 4200 && at < 7 * 4096)
-            at += 997;
+    for (long at = 0; at<bytes; at += at> 4200 && at + 997 < 7 * 4096 ? 997 : 3) {
         fseek(file, at, SEEK_SET);
         int byte = fgetc(file);
         fseek(file, at, SEEK_SET);
@@ -93,7 +91,8 @@ static void names_are_those_of_fields(void **state)
     (void)state;
     static const char *const good[] = {"weight", "_a9", "log_prob"};
     static const char *const bad[] = {
-        "", "9a", "Weight", "a-b", "labels", "cu_seqlens", "a123456789012345678901234567890123"};
+        "",         "9a",     "Weight",     "a-b",
+        "labels_2", "labels", "cu_seqlens", "a123456789012345678901234567890123"};
     for (size_t i = 0; i < RP_ARRAY_COUNT(good); i++)
         assert_true(rp_sidefile_is_name(good[i]));
     for (size_t i = 0; i < RP_ARRAY_COUNT(bad); i++)

@@ -3,6 +3,7 @@
  *
  * Every key of the config is also an option (--batch-size 8 is batch_size: 8). Options override the
  * file. */
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
@@ -114,8 +115,8 @@ static int serve(void *argument, const struct rp_config *config)
     }
     if (code >= 0)
         code = rp_alert_keeper_open(&keeper, config, &error);
-    if (code >= 0 && rp_other_streams_is_for(&arguments->line))
-        code = rp_other_streams_open(&streams, &arguments->line, arguments->is_private, &error);
+    if (code >= 0 && !arguments->is_private && rp_other_streams_is_for(&arguments->line))
+        code = rp_other_streams_open(&streams, &arguments->line, &error);
     bool is_whole = code != RP_OTHER_STREAM_FAILED;
     if (code >= 0 && is_whole) {
         options.stays = config->is_repeated || (streams && arguments->lifeline_fd >= 0);
@@ -134,13 +135,28 @@ static int serve(void *argument, const struct rp_config *config)
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
 }
 
+/* A tool reads the chosen stream once, from the run that it names. */
+static int make_private(struct rp_cmd_line *line, struct rp_error *error)
+{
+    struct rp_config *config = line->config;
+    const char *run = rp_cmd_config_given(line, "run");
+    if (config->is_repeated && run) {
+        free(config->run);
+        config->run = strdup(run);
+        if (!config->run)
+            return rp_fail(error, -ENOMEM, NULL, "no memory for the name of the run");
+    }
+    config->is_repeated = false;
+    return rp_config_make_private(config, error);
+}
+
 static int finish(struct rp_cmd_line *line)
 {
     struct arguments *arguments = (struct arguments *)line;
     struct rp_error error = {0};
     int code = rp_cmd_config_read(line, &error);
     if (code == 0 && arguments->is_private)
-        code = rp_config_make_private(line->config, &error);
+        code = make_private(line, &error);
     if (code == 0 && arguments->state_path)
         code = rp_cmd_read_state(arguments->state_path, &arguments->state, &arguments->state_bytes,
                                  &error);
@@ -151,7 +167,7 @@ static int finish(struct rp_cmd_line *line)
         rp_version_keep(line->config, arguments->state, arguments->state_bytes);
     if (code == 0)
         code = rp_config_finish(line->config, &error);
-    if (code == 0 && rp_other_streams_is_for(line))
+    if (code == 0 && !arguments->is_private && rp_other_streams_is_for(line))
         code = rp_other_streams_check(line, &error);
     if (code < 0) {
         free(arguments->state);

@@ -327,8 +327,7 @@ static void free_engines(struct rp_other_streams *engines)
     free(engines);
 }
 
-static int describe(struct child *child, const struct rp_cmd_line *line, const char *name,
-                    bool is_private)
+static int describe(struct child *child, const struct rp_cmd_line *line, const char *name)
 {
     *child = (struct child){.name = name, .lifeline_fd = -1, .ready_fd = -1};
     child->run = rp_asprintf("%s.%s", line->config->run, name);
@@ -336,13 +335,11 @@ static int describe(struct child *child, const struct rp_cmd_line *line, const c
     rp_words_add(&child->words, "serve");
     rp_cmd_config_given_words(line, &child->words);
     rp_words_add(&child->words, "--stream=%s", name);
-    if (is_private)
-        rp_words_add(&child->words, "--private");
     return child->run && !child->words.failed ? 0 : -ENOMEM;
 }
 
 int rp_other_streams_open(struct rp_other_streams **out, const struct rp_cmd_line *line,
-                          bool is_private, struct rp_error *error)
+                          struct rp_error *error)
 {
     const struct rp_config *config = line->config;
     struct rp_other_streams *engines = rp_calloc(1, sizeof *engines);
@@ -363,8 +360,7 @@ int rp_other_streams_open(struct rp_other_streams **out, const struct rp_cmd_lin
         engines->config_fd = -1;
     for (uint32_t i = 0; i < config->streams.count && code == 0; i++)
         if (!is_main(config, i))
-            code = describe(&children[engines->count++], line, config->streams.streams[i].name,
-                            is_private);
+            code = describe(&children[engines->count++], line, config->streams.streams[i].name);
     if (code == 0 && engines->wake_fd < 0)
         code = -errno;
     sigset_t all, before; /* the engine's thread takes the signals of the process */

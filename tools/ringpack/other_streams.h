@@ -33,8 +33,7 @@ RP_MUST_CHECK int rp_other_streams_check(const struct rp_cmd_line *line, struct 
 /** Start the children, and wait until trainers can attach to them. RP_OTHER_STREAM_FAILED: one
  * could not start, and has printed the reason. The line must live as long as the engines. */
 RP_MUST_CHECK int rp_other_streams_open(struct rp_other_streams **out,
-                                        const struct rp_cmd_line *line, bool is_private,
-                                        struct rp_error *error);
+                                        const struct rp_cmd_line *line, struct rp_error *error);
 
 /** End the children, at once or when their trainers have finished a pass, and wait for them. NULL
  * is fine. */

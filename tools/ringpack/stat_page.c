@@ -237,6 +237,15 @@ static void print_ledger(const json_t *stat)
                share_word(source, "weight_share").text, count_word(source, "documents").text,
                speed_word(source, "epochs").text);
     }
+    if (!json_is_integer(json_object_get(json_array_get(ledger, 0), "planned")))
+        return; /* stream version 1 */
+    printf("%-20s%20s%13s%13s%13s\n", "tokens", "planned", "delivered", "waiting", "withheld");
+    for (size_t i = 0; i < json_array_size(ledger); i++) {
+        const json_t *source = json_array_get(ledger, i);
+        printf("%-20.30s%20s%13s%13s%13s\n", text_of(source, "source"),
+               count_word(source, "planned").text, count_word(source, "delivered").text,
+               count_word(source, "waiting").text, count_word(source, "withheld").text);
+    }
 }
 
 /* Saves, or the copies of them. */

@@ -76,6 +76,8 @@ const struct rp_stream_spec *rp_calendar_spec(const struct rp_calendar *calendar
 uint32_t rp_calendar_source_count(const struct rp_calendar *calendar);
 const struct rp_stream_source *rp_calendar_source(const struct rp_calendar *calendar,
                                                   uint32_t number);
+/** Whether one of them left the config. */
+bool rp_calendar_lacks_source(const struct rp_calendar *calendar);
 const char *rp_calendar_source_name(const struct rp_calendar *calendar, uint32_t number);
 
 /** The place of a source in the spec. False: it is not there. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Records of rows ahead: values that the engine resolves from the opened index, and values that a
  * command or a resume wants at a row (STREAM2.md section 9.4). */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -118,6 +119,23 @@ static int want_documents(struct rp_calendar_making *making, const struct rp_cal
     return 0;
 }
 
+/* The contract has the fingerprint of all documents that any stage takes, so it must be known. */
+static int fail_missing(const struct rp_calendar_making *making, uint64_t row, uint32_t number)
+{
+    const struct rp_stream_source *source = rp_calendar_source(making->calendar, number);
+    uint64_t n = making->wanted[number];
+    char hint[320];
+    snprintf(hint, sizeof hint,
+             "append the documents and index them before the start; or leave them out of the "
+             "stage: `grow: true` takes them at the next start, and, with `grow: false`, "
+             "`ringpack grow RUN %s=%" PRIu64 " --at-step STEP` while the engine runs",
+             source->name, n);
+    return rp_fail(making->error, -RP_E_CONFIG, hint,
+                   "row %" PRIu64 ": source \"%s\": documents: expected at most %" PRIu64
+                   ", which its index has, found %" PRIu64,
+                   row, source->name, source->documents, n);
+}
+
 static int check_documents(const struct rp_calendar_making *making, uint64_t row, uint32_t number,
                            bool joins)
 {
@@ -134,12 +152,7 @@ static int check_documents(const struct rp_calendar_making *making, uint64_t row
                        "%" PRIu64 ", found %" PRIu64,
                        row, name, k, n);
     if (n > source->documents)
-        return rp_fail(making->error, -RP_E_CONFIG,
-                       "index the appended documents first; or leave them out here, and give "
-                       "`ringpack grow` once they are there",
-                       "row %" PRIu64 ": source \"%s\": documents: expected at most %" PRIu64
-                       ", which its index has, found %" PRIu64,
-                       row, name, source->documents, n);
+        return fail_missing(making, row, number);
     if (!joins && n < making->now.documents[number])
         return rp_fail(making->error, -RP_E_CONFIG, "use `without` to take documents out",
                        "row %" PRIu64 ": source \"%s\": documents: expected %" PRIu64

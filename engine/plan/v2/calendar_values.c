@@ -64,6 +64,14 @@ const struct rp_stream_source *rp_calendar_source(const struct rp_calendar *cale
     return is_here ? &calendar->sources[source] : NULL;
 }
 
+bool rp_calendar_lacks_source(const struct rp_calendar *calendar)
+{
+    uint32_t number = 0;
+    while (number < calendar->count && rp_calendar_source(calendar, number))
+        number++;
+    return number < calendar->count;
+}
+
 const char *rp_calendar_source_name(const struct rp_calendar *calendar, uint32_t number)
 {
     RP_ASSERT(number < calendar->count);

@@ -88,7 +88,7 @@ static int adopt(struct rp_plan_v2 *v2, struct parts *parts, struct rp_error *er
     v2->number_count = count;
     v2->is_renumbered = is_renumbered;
     v2->stage = NULL;
-    v2->has_state = false;
+    v2->has_state = v2->is_stand_in = false;
     return 0;
 }
 
@@ -114,7 +114,10 @@ int rp_v2_open(struct rp_plan_v2 **v2_out, const struct rp_stream_spec *spec,
     if (!v2)
         return rp_fail(error, -ENOMEM, NULL, "no memory for a plan");
     v2->spec = *spec;
-    int code = rp_calendar_open(&parts.calendar, spec, &begin, error);
+    struct rp_stream_spec first = *spec;
+    int code = rp_v2_stand_in(v2, &first, error);
+    if (code == 0)
+        code = rp_calendar_open(&parts.calendar, &first, &begin, error);
     if (code == 0)
         code = rp_planner_open(&parts.rows, parts.calendar, error);
     if (code < 0)
@@ -126,6 +129,8 @@ int rp_v2_open(struct rp_plan_v2 **v2_out, const struct rp_stream_spec *spec,
         return code;
     }
     begin_run(v2);
+    for (uint32_t s = 0; s < spec->source_count; s++) /* the calendar may not need it */
+        v2->is_stand_in |= spec->sources[s].is_absent && v2->numbers[s] != RP_NO_NUMBER;
     *v2_out = v2;
     return 0;
 }
@@ -139,6 +144,7 @@ void rp_v2_close(struct rp_plan_v2 *v2)
     close_parts(&parts);
     rp_snapshot_free(&v2->state);
     free(v2->contract);
+    free(v2->stand_ins);
     free(v2);
 }
 
@@ -182,6 +188,8 @@ int rp_v2_next(struct rp_plan_v2 *v2, struct rp_row *row, struct rp_error *error
     uint64_t at = rp_planner_row(v2->rows);
     const struct rp_stage *stage = stage_at(v2, at);
     struct rp_stream_row planned;
+    if (v2->is_stand_in)
+        return rp_v2_fail_removed(v2, error);
     if (stage->seq_len != v2->seq_len && !v2->crosses)
         return 0;
     int code = rp_planner_next(v2->rows, &planned, error);

@@ -47,6 +47,11 @@ struct rp_plan_v2 {
     bool has_state;
     uint64_t cuts, capped;
     const uint32_t *epochs; /* by fragment of the last row */
+
+    /* Sources of a plan that has not gone to a token yet, some of which left the config: others
+     * stand in for these, and no row can be planned. NULL: none left */
+    struct rp_stream_source *stand_ins;
+    bool is_stand_in;
 };
 
 RP_MUST_CHECK int rp_v2_open(struct rp_plan_v2 **v2_out, const struct rp_stream_spec *spec,
@@ -81,6 +86,11 @@ RP_MUST_CHECK int rp_v2_append_record(struct rp_plan_v2 *v2, const struct rp_pla
                                       struct rp_error *error);
 RP_MUST_CHECK int rp_v2_follow(struct rp_plan_v2 *v2, struct rp_plan_v2 *started,
                                struct rp_error *error);
+
+/** `spec` with a source without tokens for each that left the config, until v2 goes to a token. */
+RP_MUST_CHECK int rp_v2_stand_in(struct rp_plan_v2 *v2, struct rp_stream_spec *spec,
+                                 struct rp_error *error);
+int rp_v2_fail_removed(const struct rp_plan_v2 *v2, struct rp_error *error);
 
 /** Make v2->contract, if it is not made. */
 RP_MUST_CHECK int rp_v2_make_contract(struct rp_plan_v2 *v2, struct rp_error *error);

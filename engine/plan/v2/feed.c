@@ -263,30 +263,6 @@ static int read_counts(const struct rp_feed *feed, struct rp_feed_source *own,
     return 0;
 }
 
-/* Lengths of a batch. A document that this pass leaves out has none: to look it up costs a cache
- * miss. */
-static void read_lengths(const struct rp_feed *feed, struct rp_feed_source *own,
-                         const uint64_t *documents)
-{
-    const struct rp_source_view *view = &own->source->view;
-    uint64_t taken[RP_FEED_AHEAD], lengths[RP_FEED_AHEAD];
-    uint32_t count = 0, items = own->ahead_count;
-    if (!view->counts || feed->group > 1) {
-        view->lengths(view->context, documents, items * feed->group, own->ahead_length);
-        return;
-    }
-    for (uint32_t i = 0; i < items; i++) {
-        taken[count] = documents[i];
-        count += own->ahead_passes[i] > own->state.pass;
-    }
-    view->lengths(view->context, taken, count, lengths);
-    for (uint32_t i = 0, next = 0; i < items; i++) {
-        bool is_taken = own->ahead_passes[i] > own->state.pass;
-        own->ahead_length[i] = is_taken ? lengths[next] : 0;
-        next += is_taken;
-    }
-}
-
 static int read_ahead(struct rp_feed *feed, struct rp_feed_source *own, struct rp_error *error)
 {
     const struct rp_source_view *view = &own->source->view;
@@ -304,7 +280,7 @@ static int read_ahead(struct rp_feed *feed, struct rp_feed_source *own, struct r
     int failed = view->counts ? read_counts(feed, own, documents, error) : 0;
     if (failed < 0)
         own->ahead_count = 0;
-    read_lengths(feed, own, documents);
+    rp_feed_read_lengths(feed, own, documents);
     for (uint32_t i = 0; feed->inserted > 0 && i < own->ahead_count * feed->group; i++)
         if (own->ahead_length[i] != 0 && own->ahead_length[i] != RP_LENGTH_BAD)
             own->ahead_length[i] += feed->inserted;

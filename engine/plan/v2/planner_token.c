@@ -204,15 +204,19 @@ int rp_planner_token_write(struct rp_planner *plan, void *token, size_t *bytes_o
 
 /* ---- listing --------------------------------------------------------------------------------- */
 
-static uint64_t waiting_of(const struct rp_snapshot *snapshot)
+/* Count the tokens that wait by source, and all of them. */
+static uint64_t count_waiting(struct rp_token2 *token)
 {
+    const struct rp_snapshot *snapshot = &token->snapshot;
     uint64_t tokens = 0; /* no overflow: the check of sums has it below 2^63 */
     for (uint32_t i = 0; i < snapshot->fifo_count; i++)
-        tokens += snapshot->fifo[i].length;
+        token->sources[snapshot->fifo[i].source].waiting += snapshot->fifo[i].length;
     for (uint32_t i = 0; i < snapshot->pool_count; i++)
-        tokens += snapshot->pool[i].piece.length;
+        token->sources[snapshot->pool[i].piece.source].waiting += snapshot->pool[i].piece.length;
     for (uint32_t i = 0; i < snapshot->open_piece_count; i++)
-        tokens += snapshot->open_pieces[i].length;
+        token->sources[snapshot->open_pieces[i].source].waiting += snapshot->open_pieces[i].length;
+    for (uint32_t j = 0; j < token->header.source_count; j++)
+        tokens += token->sources[j].waiting;
     return tokens;
 }
 
@@ -233,7 +237,7 @@ int rp_planner_token_info(const void *token, size_t bytes, struct rp_planner_tok
         .digest = header->digest,
         .tokenizer = header->tokenizer,
         .counts = header->counts,
-        .waiting = waiting_of(&decoded.snapshot),
+        .waiting = count_waiting(&decoded),
         .seq_len = header->seq_len,
         .align = header->align,
         .window = header->window,
@@ -264,6 +268,7 @@ int rp_planner_token_sources(const void *token, size_t bytes,
     int code = rp_token2_decode(&decoded, token, bytes, error);
     if (code < 0)
         return code;
+    (void)count_waiting(&decoded);
     *sources_out = decoded.sources;
     *count_out = decoded.header.source_count;
     decoded.sources = NULL;

@@ -62,6 +62,7 @@ struct rp_planner_token_source {
     struct rp_source_state state;
     struct rp_limits limits;
     uint32_t weight;
+    uint64_t waiting;               /* tokens */
     uint64_t documents_next;        /* the record `documents` in force */
     struct rp_source_prints prints; /* at state.documents */
     enum rp_too_long too_long;

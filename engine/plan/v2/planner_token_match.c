@@ -411,6 +411,24 @@ static int match_history(const struct rp_token2_resume *resume, const struct rp_
                                    ": its history is not that of its stages and records");
 }
 
+/* Stages that are begun may name a source that left the config without a word. */
+static int match_names(const struct rp_token2_resume *resume)
+{
+    for (uint32_t j = 0; j < resume->token.header.source_count; j++) {
+        uint32_t s = 0;
+        while (s < resume->spec->source_count &&
+               strcmp(resume->spec->sources[s].name, resume->names[j]) != 0)
+            s++;
+        if (s == resume->spec->source_count)
+            return rp_fail(resume->error, -RP_E_MISMATCH,
+                           "nothing was changed; name it with the weight that it had in `sources`: "
+                           "`removed: {NAME: WEIGHT}`",
+                           "source %s is not in the config, and stages that are begun name it",
+                           resume->names[j]);
+    }
+    return 0;
+}
+
 int rp_token2_match_calendar(const struct rp_token2_resume *resume,
                              const struct rp_calendar *calendar)
 {
@@ -419,6 +437,8 @@ int rp_token2_match_calendar(const struct rp_token2_resume *resume,
     int code = compare(resume, "number of stages that are begun", "", number(header->stages_begun),
                        number(chains.declared_count),
                        "set the stages back: those that are begun never change");
+    if (code == 0 && !rp_hash128_equal(header->declared, chains.declared))
+        code = match_names(resume);
     if (code == 0 && !rp_hash128_equal(header->declared, chains.declared))
         code = rp_token2_match_stages(resume, calendar);
     if (code == 0 && !rp_hash128_equal(header->records, chains.records))

@@ -166,7 +166,7 @@ class Attached(Placed):
             if asked is not None:
                 self._token, self._left, self._asked = asked.state(), asked, None
             if self._command is not None:
-                self._start_engine()
+                self._start_engine_there()
             left = max(0.0, deadline - time.monotonic())
             try:
                 return self._try_engine(begin, min(left, attempt))
@@ -196,6 +196,16 @@ class Attached(Placed):
         is_raised = "so a start has to raise its limits" in str(failure)  # planner_token_match.c
         is_older = "stream_version: 1 in the state token" in str(failure)  # plan/token.c
         return is_other_stage or is_raised or (is_older and self._config is not None)
+
+    def _start_engine_there(self) -> None:
+        """Start our engine; at our state if it can start at no other place."""
+        try:
+            self._start_engine()
+        except RingpackError as failure:
+            removed = "rows from row 0 on cannot be planned" in str(failure)  # facade_removed.c
+            if self._token is None or self._engine is None or not removed:
+                raise
+            self._start_at(self._token)
 
     def _start_engine(self) -> None:
         engine = self._engine
@@ -268,7 +278,7 @@ class Attached(Placed):
         engine, self._engine = self._engine, None
         if engine is not None:
             if ended and (self._ranks.world > 1 or self._ranks.replicas > 1):
-                if self._names:  # it stays at the end, for the evaluations
+                if len(self._names or ()) > 1:  # it stays at the end, for the evaluations
                     engine.cut_lifeline()
                 engine.await_end(_LAST_RANKS_S)
             engine.stop()

@@ -147,7 +147,7 @@ def _first_seen(batch: "Batch", rows: int, window: Optional[int]) -> Any:
 
 
 def _ordered(begin: Any, end: Any, hole_begin: Any, hole_end: Any, count: int) -> tuple[Any, Any]:
-    """Number, and numbers, of the blocks from begin to end without those of the hole, and after
+    """Number, and numbers, of the blocks from begin to end outside the hole, and after
     them all others in order, as BlockMask has them: (rows, 1, blocks) and (rows, 1, blocks, count).
     """
     torch = import_torch()

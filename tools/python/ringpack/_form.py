@@ -124,7 +124,7 @@ def form_of(client: Client, loader: Any) -> Form:
             if section not in made
         },
         # records can be had all the same, by name; side columns were asked for by the config
-        names=(*fields, *(name for name in sections if name not in (*SECTIONS, *fields)))
+        names=(*fields, *(name for name in sections if name not in {*SECTIONS, *fields}))
         if fields
         else tensors,
         went_on=f"was closed when the loader went on (keep={keep})",

@@ -26,6 +26,8 @@ from ._library import BF16, DTYPES, OF_DOCUMENT, RECORDS, SECTION_SIDES, SECTION
 if TYPE_CHECKING:
     from ._client import Client
 
+OF_ROWS = frozenset({"rows", "doc_lens", "cu_seqlens", "provenance", "row_plans"})
+"""Sections without an entry for each token."""
 _WORD = 8  # bytes of each number in Terms.words
 ROWS_WORD = BatchInfo.rows.offset // _WORD  # and seq_len
 _EMPTY = bytes(BatchInfo(struct_size=ctypes.sizeof(BatchInfo)))
@@ -52,9 +54,6 @@ ONE_LOCAL = _count_one_local()
 equal, if references are not counted."""
 
 
-_OF_ROWS = frozenset({"rows", "doc_lens", "cu_seqlens", "provenance", "row_plans"})
-
-
 class Place(NamedTuple):
     """A section that a run has, as numpy takes it."""
 
@@ -65,7 +64,7 @@ class Place(NamedTuple):
     shapes_of: Callable[[int], tuple[tuple[int, ...], ...]]  # those of batches of other rows
     dtype: Any  # numpy.dtype
     is_record: bool  # torch has no tensors of these
-    is_of_tokens: bool  # has an entry for each place of a row
+    is_by_token: bool  # it has an entry for each token
     is_bf16: bool  # a column of bfloat16, which numpy has as uint16
     buffer_at: Callable[[int], Any]  # all of its memory as an object that has room for a lease
 
@@ -149,7 +148,7 @@ def layout_of(geometry: Any) -> dict[str, Place]:
         count = math.prod(shape)
         return shape, (count,), (1, count)
 
-    def place_of(number: int, shapes: Any, is_of_tokens: bool, name: str = "") -> Place:
+    def place_of(number: int, shapes: Any, is_by_token: bool, name: str = "") -> Place:
         section = geometry.sections[number]
         return Place(
             number=number,
@@ -159,13 +158,13 @@ def layout_of(geometry: Any) -> dict[str, Place]:
             shapes_of=shapes,
             dtype=numpy.dtype(RECORDS.get(name) or DTYPES[section.dtype]),
             is_record=name in RECORDS,
-            is_of_tokens=is_of_tokens,
+            is_by_token=is_by_token,
             is_bf16=section.dtype == BF16,
             buffer_at=_buffer_of(section.bytes).from_address,
         )
 
     layout = {
-        name: place_of(number, partial(shapes_of, name), name not in _OF_ROWS, name)
+        name: place_of(number, partial(shapes_of, name), name not in OF_ROWS, name)
         for number, name in enumerate(SECTIONS)
         if geometry.sections[number].offset
     }
@@ -173,6 +172,6 @@ def layout_of(geometry: Any) -> dict[str, Place]:
         if side.of:
             width = documents if side.of == OF_DOCUMENT else length
             shapes = partial(shapes_of_side, width, side.count)
-            is_of_tokens = side.of != OF_DOCUMENT
-            layout[side.name.decode()] = place_of(number, shapes, is_of_tokens)
+            is_by_token = side.of != OF_DOCUMENT
+            layout[side.name.decode()] = place_of(number, shapes, is_by_token)
     return layout

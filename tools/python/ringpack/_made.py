@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from ._arguments import whole
 from ._boundaries import ends_of
-from ._views import FLAT, ONE_ROW, bfloat16_of, import_torch, tensor_of
+from ._views import FLAT, ONE_ROW, import_jax, import_torch
 from .errors import UsageError
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Recipe(NamedTuple):
 
     section: str  # of the run
     split: Optional[Split] = None
-    ahead: int = 0  # labels: tokens further ahead than those of the run
+    ahead: int = 0  # labels: tokens further ahead than the run's
     dtype: Any = None  # numpy's; None: of the section
     ignored: int = IGNORED  # labels: in place of IGNORED
 
@@ -144,11 +144,11 @@ def _shift(labels: Any, ends: Any, ahead: int) -> Any:
     return made.reshape(labels.shape)
 
 
-def _as_kind(array: Any, kind: str, place: "Place") -> Any:
-    if kind == "numpy":
-        return array
-    tensor = tensor_of(kind)
-    return bfloat16_of(tensor, array.view("<i2")) if place.is_bf16 else tensor(array)
+def _tensor_of(view: Any, batch: "Batch", recipe: Recipe) -> Any:
+    torch = import_torch()
+    tensor = torch.from_numpy(view)
+    is_bf16 = batch._open_lease().client.layout[recipe.section].is_bf16
+    return tensor.view(torch.bfloat16) if is_bf16 else tensor
 
 
 def look(batch: "Batch", recipe: Recipe, form: int, kind: str) -> Any:
@@ -156,7 +156,7 @@ def look(batch: "Batch", recipe: Recipe, form: int, kind: str) -> Any:
     view = recipe.view(batch, kind != "numpy") if kind != "jax" else None
     if view is not None and (len(view) == 1 or form not in (FLAT, ONE_ROW)):
         view = view.reshape(recipe.shape(batch, form))
-        return _as_kind(view, kind, batch._open_lease().client.layout[recipe.section])
+        return _tensor_of(view, batch, recipe) if kind == "torch" else view
     return make(batch, recipe, form, kind)
 
 
@@ -168,15 +168,19 @@ def make(batch: "Batch", recipe: Recipe, form: int, kind: str, is_locked: bool =
     shape, dtype = recipe.shape(batch, 0), recipe.dtype or place.dtype
     if kind == "torch":
         torch = import_torch()
-        kind_of = _as_kind(numpy.empty(0, dtype), kind, place).dtype
+        kind_of = torch.from_numpy(numpy.empty(0, dtype)).dtype
         tensor = torch.empty(shape, dtype=kind_of, pin_memory=is_locked)
-        raw = tensor.view(torch.int16).numpy().view(dtype) if place.is_bf16 else tensor.numpy()
-        recipe.write(batch, raw)
+        recipe.write(batch, tensor.numpy())
+        tensor = tensor.view(torch.bfloat16) if place.is_bf16 else tensor
         return tensor.reshape(recipe.shape(batch, form))
     array = numpy.empty(shape, dtype)
     recipe.write(batch, array)
     array = array.reshape(recipe.shape(batch, form))
-    return _as_kind(array, kind, place)
+    if kind != "jax":
+        return array
+    jax = import_jax()
+    made = jax.dlpack.from_dlpack(array)
+    return made.view(jax.numpy.bfloat16) if place.is_bf16 else made
 
 
 class Wishes(NamedTuple):
@@ -187,13 +191,13 @@ class Wishes(NamedTuple):
     label_dtype: Optional[str]
     mtp: int  # labels of each token
 
-    def recipes(self, layout: "Mapping[str, Place]", is_aligned: bool) -> Mapping[str, Recipe]:
-        """The sections that are made, by name, for a run of this layout."""
+    def recipes(self, sections: "Mapping[str, Place]", is_aligned: bool) -> Mapping[str, Recipe]:
+        """The sections that are made, by name, for a run that has these sections."""
         import numpy
 
-        split, wanted = self.split, set(layout)
-        of_tokens = [name for name, place in layout.items() if place.is_of_tokens and split]
-        made = {name: Recipe(name, split) for name in of_tokens}
+        split, wanted = self.split, set(sections)
+        names = sorted(name for name in wanted if sections[name].is_by_token) if split else []
+        made = {name: Recipe(name, split) for name in names}
         said = [word for word in ("ignore_index", "label_dtype") if getattr(self, word) is not None]
         said += ["mtp"] if self.mtp > 1 else []
         if said and LABELS not in wanted:

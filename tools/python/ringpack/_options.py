@@ -127,6 +127,8 @@ class AlertOptions(TypedDict, total=False):
 class RunOptions(TypedDict, total=False):
     """The other keys: they may change on resume."""
 
+    removed: Union[str, Mapping[str, Any]]
+    """sources of earlier starts, with the weight that they had in `sources`"""
     streams: Union[str, Mapping[str, Any]]
     """streams of one engine by name, each with the keys in which it differs: {train: {}, eval:
     {num_epochs: 1}}"""

@@ -107,6 +107,10 @@ class Streamed(Passing):
     _name: Optional[str] = None  # of this stream, if it is another
     _pass: Any = None  # mark of the loop that began last
 
+    def _begin_position(self) -> None:
+        super()._begin_position()
+        self._others = {}
+
     @property
     def streams(self) -> tuple[str, ...]:
         """The names of all streams; empty if there is only one."""
@@ -132,7 +136,7 @@ class Streamed(Passing):
         import json
 
         told = json.loads(ask_engine("rp_run_stat", self.run, self._connection["run_dir"]))
-        return tuple(told.get("streams", ()))
+        return tuple(told.get("streams") or ())
 
     def stream(self, name: str) -> Any:
         """The Loader of one of the streams of the config, or of the run; the same one each time.
@@ -176,7 +180,7 @@ class Streamed(Passing):
         made.update(restart=True, run=self._given.run or MAIN)  # _settle() has its run
         if self._given.describes():
             made.update(start_engine=False, stream=name)
-        if made["digest_log"] is not None:
+        if made.get("digest_log") is not None:
             made["digest_log"] = os.path.join(made["digest_log"], name)
         other = type(self)(**made)
         other._parent, other._name = self, name
@@ -186,6 +190,12 @@ class Streamed(Passing):
     # ---- another stream -------------------------------------------------------------------------
 
     def _settle(self) -> None:
+        if self._parent is None and "stream" in self._given.options:
+            name = self._given.options["stream"]
+            raise UsageError(
+                f"stream={name!r}: a loader has all streams of its config",
+                f"leave it out, and iterate over loader.stream({name!r})",
+            )
         if self._parent is None or self._settled:
             super()._settle()
             return
@@ -206,7 +216,10 @@ class Streamed(Passing):
         return client
 
     def _revive(self) -> None:
-        (self._parent or super())._revive()
+        if self._parent is not None:
+            self._parent._revive()
+        else:
+            super()._revive()
 
     def _new_pass(self, fetcher: Any) -> Pass:
         return super()._new_pass(fetcher) if self._parent is None else WholePass(self, fetcher)
@@ -294,9 +307,9 @@ class Streamed(Passing):
             super().load_state_dict(state)
             return
         names, others = self.streams, dict[str, bytes]()
-        if not isinstance(state, Mapping):
+        if isinstance(state, (str, os.PathLike)):
             state, others = self._read_file(state, names)
-        elif STATE_KEY in state:
+        elif isinstance(state, Mapping) and STATE_KEY in state:
             main, others = split_states(state_bytes(state))
             state = {STATE_KEY: main} if others else state
         super().load_state_dict(state)

@@ -73,7 +73,7 @@ def tensor_of(kind: str) -> Callable[[Any], Any]:
     raise ValueError(f"kind is {kind!r}: expected one of {', '.join(KINDS)}")
 
 
-def bfloat16_of(tensor: Callable[[Any], Any], array: Any) -> Any:
+def _bfloat16_of(tensor: Callable[[Any], Any], array: Any) -> Any:
     made = tensor(array)
     is_torch = hasattr(made, "clone")
     return made.view(import_torch().bfloat16 if is_torch else import_jax().numpy.bfloat16)
@@ -95,7 +95,7 @@ def look_at(
     if place.is_record:
         tensor = None
     if place.is_bf16 and tensor is not None:
-        tensor, dtype = partial(bfloat16_of, tensor), numpy_dtype("<i2")
+        tensor, dtype = partial(_bfloat16_of, tensor), numpy_dtype("<i2")
 
     def look(lease: "Lease") -> Any:
         client, terms = lease.client, lease.held.terms

@@ -90,6 +90,9 @@ class Batch(Mapping[str, Any]):
                                        numpy records, of every stream of version 2
     ============== =================== =========================================================
 
+    Side columns of the config (`columns`, `label_columns`) have (batch_size, L), or (batch_size, L,
+    K) with K values of a token; `document_columns` have (batch_size, D).
+
     ``batch.flat()`` has the same bytes as 1-D views. The module's help defines ownership.
     """
 

@@ -65,8 +65,8 @@ class CheckpointMismatchError(RingpackError, name="RP_E_MISMATCH", code=-5005):
     `field`: the field that differs, usually a key of the config; the first one if several do.
     `expected`: its value in the state (or the trainer's); `found`: its value in this run. All are
     text, or None if there is no single field. `MAY_CHANGE`: keys that may change between save and
-    resume (num_epochs: to a number of epochs that is not passed yet; stages that are not begun, and
-    skips of rows that are ahead); an engine that takes over
+    resume (num_epochs and other limits: to more than was read; stages that are not begun, and skips
+    of rows that are ahead; removed: sources that wait); an engine that takes over
     from another one while trainers stay attached may change only the keys that the hint names."""
 
     MAY_CHANGE = (
@@ -76,6 +76,7 @@ class CheckpointMismatchError(RingpackError, name="RP_E_MISMATCH", code=-5005):
         *("readers", "packers", "packer_processes", "prefetch_factor", "prefetch_bytes"),
         *("io", "io_depth", "o_direct", "cpus", "verify_blocks", "index"),
         *("cache_dir", "cache_bytes", "run", "num_epochs", "stages", "skip", "grow", "cost"),
+        "removed",
         "paths of the corpus",
     )
     _SIDE = r"(?:the state|the trainer|process \d+)"

@@ -50,11 +50,9 @@ def last_checkpoint(folder: FilePath) -> Optional[str]:
     return None
 
 
-def attach(
-    trainer: Any, loader: Loader, eval_loader: Any = None, *, check: bool = True
-) -> Any:
-    """Make a Trainer train on the batches of a loader, save its position in each checkpoint, and
-    continue at the saved position when it resumes. Returns the trainer.
+def attach(trainer: Any, loader: Loader, eval_loader: Any = None, *, check: bool = True) -> Any:
+    """Make a Trainer train on a loader, save its position in each checkpoint, and continue there
+    when it resumes. Returns the trainer.
 
     Parameters
     ----------
@@ -68,12 +66,12 @@ def attach(
     check: bool; before the first batch, test whether the model keeps documents apart
         (check_documents), unless each row has one document (True). UsageError if it does not.
 
-    Batches are copies: gradients may be accumulated over more batches than the ring has slots.
-    Copies are made on the GPU if there is one; pin_memory=True saves a wait for it. A resume skips
-    no batches (ignore_data_skip), and resume_from_checkpoint=True means last_checkpoint(). With
-    max_steps the stream may be endless; otherwise num_train_epochs must equal num_epochs of the
-    loader, and training runs to the end of the stream. A step without a label has loss 0. Several
-    ranks compare their next rows first (check_ranks).
+    Batches are copies, on the GPU if there is one: gradients may be accumulated over more batches
+    than the ring has slots. A resume skips no batches (ignore_data_skip), and
+    resume_from_checkpoint=True means last_checkpoint(). With max_steps the stream may be endless;
+    otherwise num_train_epochs must equal num_epochs of the loader, and training runs to the end of
+    the stream. A step without a label has loss 0. Several ranks compare their next rows first
+    (check_ranks).
 
     UsageError, here or in train(): the setting that does not fit, and the argument to change."""
     from transformers import TrainerCallback

@@ -77,11 +77,12 @@ class Loader(Streamed):
         which each process has an early and a late one. "document" needs align, a multiple of
         2 * cp_size, which an engine that is described by corpus gets by default. Default: "row",
         and "document" with profile="megatron_thd", which takes no other (UsageError).
-    profile: "hf", "trl", "pairs", "megatron", "megatron_rows", "megatron_thd", "olmo", "torchtitan",
-        "grain" or "maxtext": names and shapes of a batch for this framework (ringpack.profiles);
-        "min" or "full": the names of Batch; sections adds others. Default: "min"; with return_type="torch"
-        and a corpus, input_ids, labels (the next tokens), position_ids (int64), cu_seqlens (exact)
-        and max_seqlen. UsageError if the run lacks a section of the profile.
+    profile: "hf", "trl", "pairs", "megatron", "megatron_rows", "megatron_thd", "olmo", "grain",
+        "torchtitan" or "maxtext": names and shapes of a batch for this framework
+        (ringpack.profiles); "min" or "full": the names of Batch; sections adds others. Default:
+        "min"; with return_type="torch" and a corpus, input_ids, labels (the next tokens),
+        position_ids (int64), cu_seqlens (exact) and max_seqlen. UsageError if the run lacks a
+        section of the profile.
     return_type: "numpy" (default): ``batch[name]`` is a read-only array without a copy; "torch": a
         tensor, a copy that is yours; "jax": an array of JAX. ValueError for another word.
     flat: True: views are 1-D, over the whole batch; False (default): (batch_size, seq_len).
@@ -186,8 +187,7 @@ class Loader(Streamed):
         program: Optional[FilePath] = None,
         **options: "Unpack[Options]",
     ):
-        self._arguments, self._others = {**locals()}, {}
-        del self._arguments["self"]
+        self._arguments = {name: value for name, value in locals().items() if name != "self"}
         check_form(return_type, bool(pin_memory), keep)
         self._device = check_device(device, return_type, copy, static)
         keys = self._keys_of(options, config, corpus, profile, return_type, start_engine)
@@ -204,10 +204,9 @@ class Loader(Streamed):
             Digests(digest_log, digest_steps),
             keys,
         )
-        own = "streams" not in keys  # otherwise a stream may have others
         self._connection = dict(
-            rows=(whole("batch_size", batch_size) or 0) * own,
-            seq_len=(whole("seq_len", seq_len) or 0) * own,
+            rows=(whole("batch_size", batch_size) or 0) * ("streams" not in keys),
+            seq_len=(whole("seq_len", seq_len) or 0) * ("streams" not in keys),
             restart_timeout=restart_timeout,
             monitor=monitor_of(monitor),
         )
@@ -217,8 +216,7 @@ class Loader(Streamed):
         self._is_static, self._is_own = static, copy is not False
         self._restart = restart_of(restart, return_type, keys.get("num_epochs"))
         self._set_look_ahead(look_ahead)
-        self._folder, self._program = working_folder(), program
-        self._start_timeout = start_timeout
+        self._folder, self._program, self._start_timeout = working_folder(), program, start_timeout
         self._begin_position()
 
     def _keys_of(

@@ -39,7 +39,7 @@ struct arguments {
 struct adding {
     const struct arguments *arguments;
     const struct rp_corpus *corpus;
-    uint32_t first, shards; /* those of the source */
+    uint32_t first, shards; /* of the source */
     struct rp_npy *files;
     uint32_t file_count, file; /* all, and the one that is read */
     uint64_t row;              /* in that one */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* layout.h — `ringpack plan --layout dp=8,pp=4,cp=2,mb=1`: how a job divides the rows of a step.
  *
- * The job may be another one than the config's: steps have global_batch_size rows, also those of a
+ * The job may be another one than the config's: steps have global_batch_size rows, also in a
  * stage, and the rows of the stream do not depend on the rest. */
 #ifndef RP_TOOLS_LAYOUT_H
 #define RP_TOOLS_LAYOUT_H
@@ -9,7 +9,7 @@
 #include "config/config.h"
 #include "plan/balance.h"
 
-/* The steps of the rows from `from` on, up to those of another size. */
+/* The steps of the rows from `from` on, until their size changes. */
 struct rp_layout_part {
     uint64_t from;
     uint32_t batches; /* micro-batches of a rank in a step */

@@ -191,7 +191,7 @@ static int arrange(const struct rp_layout_tally *tally, struct scratch *scratch,
                                      .bundle = shape->bundle,
                                      .order = order};
         end = (uint32_t)rp_min_u64(first + (uint64_t)deal.window, tally->count);
-        if (!RP_DEFECT(deal_across_stages))
+        if (!RP_DEFECT(compare_across_stages))
             end = (uint32_t)rp_min_u64(end, rp_plan_next_boundary(scratch->plan, row) - first_row);
         int code = rp_deal_order(&deal, scratch->cost + first, end - first, scratch->order + first,
                                  NULL);

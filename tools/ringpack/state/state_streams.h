@@ -17,7 +17,7 @@
 
 #include "base/fail.h"
 
-/** From now on, states are those of this stream; NULL, or a main stream: the first token. A state
+/** From now on, states are this stream's; NULL, or a main stream: the first token. A state
  * without other streams is taken as it is. */
 void rp_saved_choose_stream(const char *name);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* step_rows — see step_rows.h. */
-#include "flow/step_rows.h"
+/* queue — see queue.h. */
+#include "flow/queue.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,10 +8,19 @@
 
 #include "base/defect.h"
 
+#define STATES_BYTES_MAX (16ull << 20)
+
 /* ---- states ---------------------------------------------------------------------------------- */
 
-int rp_step_rows_save(const struct rp_arena *arena, const struct rp_plan *plan, uint64_t position,
-                      struct rp_error *error)
+/* A checkpoint needs the state at the end of the last step that every ring has consumed, so the
+ * states of one whole step are kept, as far as STATES_BYTES_MAX allows. */
+uint64_t rp_queue_states(const struct rp_flow_options *o)
+{
+    return rp_min_u64(o->step_batches, STATES_BYTES_MAX / rp_max_u64(o->state_bytes, 1) + 1);
+}
+
+int rp_queue_save(const struct rp_arena *arena, const struct rp_plan *plan, uint64_t position,
+                  struct rp_error *error)
 {
     struct rp_state_slot *slot = rp_arena_state(arena, position);
     if (rp_a64_load_relaxed(&slot->position) == position + 1)
@@ -29,7 +38,7 @@ int rp_step_rows_save(const struct rp_arena *arena, const struct rp_plan *plan, 
 }
 
 /* Move the plan to the first row of `batch`, whose state was saved. */
-static int go_back(struct rp_step_rows *own)
+static int go_back(struct rp_queue *own)
 {
     size_t bytes;
     uint64_t next_row;
@@ -52,12 +61,12 @@ static void *make_room(void *items, uint64_t count, uint64_t *capacity, size_t b
     return larger;
 }
 
-static int no_memory(struct rp_step_rows *own)
+static int no_memory(struct rp_queue *own)
 {
     return rp_fail(&own->error, -ENOMEM, NULL, "out of memory for the rows of a step");
 }
 
-static int keep_row(struct rp_step_rows *own, const struct rp_row *row, bool is_local)
+static int keep_row(struct rp_queue *own, const struct rp_row *row, bool is_local)
 {
     uint32_t count = is_local ? row->count : 0;
     struct rp_row *rows = make_room(own->rows, own->row_count + 1, &own->row_capacity,
@@ -78,7 +87,7 @@ static int keep_row(struct rp_step_rows *own, const struct rp_row *row, bool is_
 }
 
 /* Block reads follow the rows that are dispatched, not the plan. */
-static int keep_blocks(struct rp_step_rows *own, bool is_end)
+static int keep_blocks(struct rp_queue *own, bool is_end)
 {
     uint64_t pairs = own->block_reads->pair_count, first = own->block_count;
     struct rp_block_at *at = make_room(own->block_at, first + pairs, &own->block_capacity,
@@ -98,7 +107,7 @@ static bool is_local(const struct rp_flow_options *o, uint64_t rank)
     return rank >= o->rank_first && rank - o->rank_first < o->rank_count;
 }
 
-static void add_row(struct rp_step_rows *own, const struct rp_row *row)
+static void add_row(struct rp_queue *own, const struct rp_row *row)
 {
     uint32_t labels = 0;
     struct rp_error ignored; /* dispatch meets it in its place, if the row is this node's */
@@ -111,7 +120,7 @@ static void add_row(struct rp_step_rows *own, const struct rp_row *row)
 }
 
 /* Plan the rows of a micro-batch, or the first `count` of them. Rows after the end are empty. */
-static int plan_rows(struct rp_step_rows *own, uint64_t batch_rows, uint64_t count, bool keeps)
+static int plan_rows(struct rp_queue *own, uint64_t batch_rows, uint64_t count, bool keeps)
 {
     const struct rp_flow_options *o = own->options;
     uint64_t rows = batch_rows / o->world;
@@ -132,7 +141,7 @@ static int plan_rows(struct rp_step_rows *own, uint64_t batch_rows, uint64_t cou
     return 0;
 }
 
-static int queue_batch(struct rp_step_rows *own, uint64_t batch_rows)
+static int queue_batch(struct rp_queue *own, uint64_t batch_rows)
 {
     bool has_blocks = own->block_reads->pair_count > 0;
     int code = has_blocks ? keep_blocks(own, false) : 0;
@@ -140,22 +149,22 @@ static int queue_batch(struct rp_step_rows *own, uint64_t batch_rows)
         code = plan_rows(own, batch_rows, batch_rows, true);
     if (code >= 0 && has_blocks)
         code = keep_blocks(own, true);
-    return code < 0 ? code : rp_step_rows_save(own->arena, own->plan, own->batch + 1, &own->error);
+    return code < 0 ? code : rp_queue_save(own->arena, own->plan, own->batch + 1, &own->error);
 }
 
-static uint64_t bytes_of(const struct rp_step_rows *own)
+static uint64_t bytes_of(const struct rp_queue *own)
 {
     return own->row_count * sizeof *own->rows + own->fragment_count * sizeof *own->fragments +
            own->block_count * sizeof *own->block_at;
 }
 
 /* Queue whole micro-batches of the step, as many as the bounds allow, and at least one. */
-static void fill(struct rp_step_rows *own)
+static void fill(struct rp_queue *own)
 {
     const struct rp_flow_options *o = own->options;
     const struct rp_numbering_part *part = rp_numbering_of_batch(own->numbering, own->batch);
-    uint64_t bytes_max = o->step_bytes ? o->step_bytes : RP_STEP_BYTES_STANDARD;
-    uint64_t end = rp_min_u64(own->end, own->batch + rp_flow_step_states(o));
+    uint64_t bytes_max = o->step_bytes ? o->step_bytes : RP_QUEUE_BYTES_STANDARD;
+    uint64_t end = rp_min_u64(own->end, own->batch + rp_queue_states(o));
     own->row_count = own->fragment_count = own->block_count = 0;
     own->next_row = own->next_fragment = own->next_block = 0;
     do {
@@ -165,7 +174,7 @@ static void fill(struct rp_step_rows *own)
 }
 
 /* Count the micro-batches that the queue has no room for. */
-static int count_rest(struct rp_step_rows *own, bool decides)
+static int count_rest(struct rp_queue *own, bool decides)
 {
     const struct rp_numbering_part *part = rp_numbering_of_batch(own->numbering, own->batch);
     int code = 0;
@@ -182,7 +191,7 @@ static int count_rest(struct rp_step_rows *own, bool decides)
 
 /* Count the rows of the step before the flow's first micro-batch. Clears `counts` if the state
  * before the step is not known, or the rows cannot be planned. */
-static int count_before(struct rp_step_rows *own, uint64_t first)
+static int count_before(struct rp_queue *own, uint64_t first)
 {
     const struct rp_numbering_part *part = rp_numbering_of_batch(own->numbering, first);
     uint64_t row = rp_numbering_row(own->numbering, first);
@@ -199,7 +208,7 @@ static int count_before(struct rp_step_rows *own, uint64_t first)
     return code == -RP_E_STOPPED ? code : own->counts ? 0 : go_back(own);
 }
 
-static void begin(struct rp_step_rows *own, uint64_t batch, uint64_t first)
+static void begin(struct rp_queue *own, uint64_t batch, uint64_t first)
 {
     const struct rp_numbering_part *part = rp_numbering_of_batch(own->numbering, batch);
     RP_ASSERT(own->next_row == own->row_count);
@@ -211,14 +220,14 @@ static void begin(struct rp_step_rows *own, uint64_t batch, uint64_t first)
     own->code = 0;
 }
 
-int rp_step_rows_begin(struct rp_step_rows *own, uint64_t batch, struct rp_error *error)
+int rp_queue_begin(struct rp_queue *own, uint64_t batch, struct rp_error *error)
 {
     uint64_t first = batch - rp_numbering_micro_batch(own->numbering, batch);
     uint64_t row = rp_numbering_row(own->numbering, first);
     uint64_t rows = rp_numbering_of_batch(own->numbering, batch)->step_rows;
     struct rp_step_sums kept;
     begin(own, batch, first);
-    bool is_kept = rp_kept_steps_find(own->options->steps, row, rows, &kept);
+    bool is_kept = rp_sums_find(own->options->steps, row, rows, &kept);
     bool decides = own->options->drop_last && !is_kept && batch == first;
     own->counts = !is_kept;
     if (!is_kept && batch > first)
@@ -234,7 +243,7 @@ int rp_step_rows_begin(struct rp_step_rows *own, uint64_t batch, struct rp_error
     own->counts = false;
     if (is_kept)
         own->sums = kept;
-    rp_kept_steps_add(own->options->steps, row, rows, &own->sums);
+    rp_sums_add(own->options->steps, row, rows, &own->sums);
     if (code != -RP_E_STOPPED && !(code < 0 && decides))
         return 0;
     *error = own->error;
@@ -243,13 +252,12 @@ int rp_step_rows_begin(struct rp_step_rows *own, uint64_t batch, struct rp_error
 
 /* ---- giving out ------------------------------------------------------------------------------ */
 
-bool rp_step_rows_has_next(const struct rp_step_rows *own)
+bool rp_queue_has_next(const struct rp_queue *own)
 {
     return own->next_row < own->row_count || own->code < 0;
 }
 
-void rp_step_rows_begin_batch(struct rp_step_rows *own, uint64_t batch,
-                              struct rp_block_reads *block_reads)
+void rp_queue_begin_batch(struct rp_queue *own, uint64_t batch, struct rp_block_reads *block_reads)
 {
     if (batch == own->batch && own->code >= 0)
         fill(own);
@@ -259,7 +267,7 @@ void rp_step_rows_begin_batch(struct rp_step_rows *own, uint64_t batch,
     own->next_block += block_reads->pair_count;
 }
 
-int rp_step_rows_next(struct rp_step_rows *own, struct rp_row *row, struct rp_error *error)
+int rp_queue_next(struct rp_queue *own, struct rp_row *row, struct rp_error *error)
 {
     if (own->next_row == own->row_count) {
         if (own->code < 0)
@@ -272,7 +280,7 @@ int rp_step_rows_next(struct rp_step_rows *own, struct rp_row *row, struct rp_er
     return 1;
 }
 
-int rp_step_rows_end_batch(const struct rp_step_rows *own, uint64_t batch, struct rp_error *error)
+int rp_queue_end_batch(const struct rp_queue *own, uint64_t batch, struct rp_error *error)
 {
     size_t bytes;
     uint64_t next_row;
@@ -285,10 +293,10 @@ int rp_step_rows_end_batch(const struct rp_step_rows *own, uint64_t batch, struc
 
 /* ---- start and end --------------------------------------------------------------------------- */
 
-int rp_step_rows_start(struct rp_step_rows *own, const struct rp_step_rows *parts,
-                       const struct rp_flow_state *before, struct rp_error *error)
+int rp_queue_start(struct rp_queue *own, const struct rp_queue *parts,
+                   const struct rp_flow_state *before, struct rp_error *error)
 {
-    struct rp_step_rows old = *own;
+    struct rp_queue old = *own;
     *own = *parts;
     own->rows = old.rows, own->row_capacity = old.row_capacity;
     own->fragments = old.fragments, own->fragment_capacity = old.fragment_capacity;
@@ -304,11 +312,11 @@ int rp_step_rows_start(struct rp_step_rows *own, const struct rp_step_rows *part
     return 0;
 }
 
-void rp_step_rows_free(struct rp_step_rows *own)
+void rp_queue_free(struct rp_queue *own)
 {
     free(own->rows);
     free(own->fragments);
     free(own->block_at);
     free(own->before);
-    *own = (struct rp_step_rows){.rows = NULL};
+    *own = (struct rp_queue){.rows = NULL};
 }

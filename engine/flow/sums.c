@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kept_steps — see kept_steps.h. */
-#include "flow/kept_steps.h"
+/* sums — see sums.h. */
+#include "flow/sums.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -14,20 +14,20 @@ struct kept {
     struct rp_step_sums sums;
 };
 
-struct rp_kept_steps {
+struct rp_sums {
     pthread_mutex_t lock;
     struct kept kept[STEPS_KEPT];
 };
 
-struct rp_kept_steps *rp_kept_steps_make(void)
+struct rp_sums *rp_sums_make(void)
 {
-    struct rp_kept_steps *steps = rp_calloc(1, sizeof *steps);
+    struct rp_sums *steps = rp_calloc(1, sizeof *steps);
     if (steps)
         pthread_mutex_init(&steps->lock, NULL);
     return steps;
 }
 
-void rp_kept_steps_free(struct rp_kept_steps *steps)
+void rp_sums_free(struct rp_sums *steps)
 {
     if (!steps)
         return;
@@ -35,7 +35,7 @@ void rp_kept_steps_free(struct rp_kept_steps *steps)
     free(steps);
 }
 
-void rp_kept_steps_forget_from(struct rp_kept_steps *steps, uint64_t row)
+void rp_sums_forget_from(struct rp_sums *steps, uint64_t row)
 {
     pthread_mutex_lock(&steps->lock);
     for (uint32_t i = 0; i < STEPS_KEPT; i++)
@@ -44,13 +44,13 @@ void rp_kept_steps_forget_from(struct rp_kept_steps *steps, uint64_t row)
     pthread_mutex_unlock(&steps->lock);
 }
 
-static struct kept *place_of(struct rp_kept_steps *steps, uint64_t first_row, uint64_t row_count)
+static struct kept *place_of(struct rp_sums *steps, uint64_t first_row, uint64_t row_count)
 {
     return &steps->kept[first_row / row_count % STEPS_KEPT];
 }
 
-void rp_kept_steps_add(struct rp_kept_steps *steps, uint64_t first_row, uint64_t row_count,
-                       const struct rp_step_sums *sums)
+void rp_sums_add(struct rp_sums *steps, uint64_t first_row, uint64_t row_count,
+                 const struct rp_step_sums *sums)
 {
     if (!steps || !sums->is_known)
         return;
@@ -59,8 +59,8 @@ void rp_kept_steps_add(struct rp_kept_steps *steps, uint64_t first_row, uint64_t
     pthread_mutex_unlock(&steps->lock);
 }
 
-bool rp_kept_steps_find(struct rp_kept_steps *steps, uint64_t first_row, uint64_t row_count,
-                        struct rp_step_sums *sums)
+bool rp_sums_find(struct rp_sums *steps, uint64_t first_row, uint64_t row_count,
+                  struct rp_step_sums *sums)
 {
     if (!steps)
         return false;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of steps (flow/step_rows.h) and their sums: known before the step, wherever a flow begins,
- * or said to be unknown. flow_kit.h compares those that are known with the rows of all ranks. */
+/* Rows of steps (flow/queue.h) and their sums: known before the step, wherever a flow begins, or
+ * said to be unknown. flow_kit.h compares those that are known with the rows of all ranks. */
 #include "flow_kit.h"
 
-#include "flow/kept_steps.h"
+#include "flow/sums.h"
 
 static struct kit kit;
 
@@ -43,7 +43,7 @@ static void a_flow_begins_inside_a_step(void **state)
         struct rp_error error;
         struct rp_flow_options options = half_of_four_ranks();
         options.batch_slots = 2;
-        options.steps = i ? rp_kept_steps_make() : NULL;
+        options.steps = i ? rp_sums_make() : NULL;
         stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 7);
         stream_start(&s);
         while (s.rings[0].tail < 4)
@@ -67,7 +67,7 @@ static void a_flow_begins_inside_a_step(void **state)
         assert_true(is_lost ? s.steps_unknown > 0 && s.steps_unknown <= 2 * (3 - inside)
                             : s.steps_unknown == 0);
         stream_close(&s);
-        rp_kept_steps_free(options.steps);
+        rp_sums_free(options.steps);
     }
 }
 
@@ -103,13 +103,13 @@ static void a_state_before_the_step_counts_it(void **state)
     struct stream s;
     struct rp_error error;
     struct rp_flow_options options = half_of_four_ranks();
-    options.steps = rp_kept_steps_make();
+    options.steps = rp_sums_make();
     stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 7);
     stream_start(&s);
     while (stream_lowest_tail(&s) < 4)
         assert_true(stream_turn(&s, &error) >= 0);
     rp_flow_stop(s.flow);
-    rp_kept_steps_forget_from(options.steps, 0);
+    rp_sums_forget_from(options.steps, 0);
     for (uint32_t r = 0; r < 2; r++)
         trainer_takes(&s, r);
     uint64_t batch = stream_lowest_tail(&s), row = batch * 4;
@@ -122,7 +122,7 @@ static void a_state_before_the_step_counts_it(void **state)
     check_all_came(&s);
     assert_int_equal(s.steps_unknown, 0);
     stream_close(&s);
-    rp_kept_steps_free(options.steps);
+    rp_sums_free(options.steps);
 }
 
 static uint64_t length_of_all_but_one(const void *source, uint64_t document)
