@@ -21,7 +21,7 @@ def write_corpus(folder, seed=3):
 
 @contextlib.contextmanager
 def group(corpus, run_dir, size, *, split="row", align=None, **options):
-    """The loader of whole rows, and that of each process of the group, on two engines."""
+    """The loader of whole rows, and the one of each process of the group, on two engines."""
     align = {"align": align} if align else {}
     keys = {"corpus": corpus, "seq_len": LENGTH, "batch_size": ROWS, "seed": 5, "run_dir": run_dir}
     keys = {**keys, "profile": "full", "window": 4, "num_epochs": 1, **align, **options}

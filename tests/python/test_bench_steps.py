@@ -26,7 +26,7 @@ def test_times_of_known_steps():
     assert barriers.step_barrier([[[1], [3]]]) == 1.5
     for stages, count in (1, 5), (4, 8), (8, 3):
         assert barriers.makespan([1.0] * count, stages) == pytest.approx(3 * (count + stages - 1))
-    for stages, count, parts in (4, 8, 2), (2, 6, 3):  # the bubble is that of a part
+    for stages, count, parts in (4, 8, 2), (2, 6, 3):  # the bubble of a part
         takes = 3 * (count + (stages - 1) / parts)
         assert barriers.makespan([1.0] * count, stages, parts) == pytest.approx(takes)
     assert barriers.pipeline(equal, 2, 2) == 1 and barriers.pipeline(equal, 4, 2) is None
