@@ -9,8 +9,11 @@ from types import SimpleNamespace
 import numpy
 import pytest
 import ringpack
+from column_kit import Columns
 from context_kit import LENGTH, OF_TOKENS, ROWS, group, per_document, per_row, write_corpus
+from ringpack import _lease, _library, _made
 from ringpack._ranks import find_ranks, settle_ranks
+from stream_kit import Corpus
 
 KINDS = {
     "numpy": {"return_type": "numpy"},
@@ -132,6 +135,31 @@ def test_profiles_for_megatron_and_maxtext(monkeypatch, program, corpus, folder)
             for rank, part in enumerate(slices):
                 for name in batch:
                     assert (part[name] == batch[name][:, per_row(LENGTH, 2, rank)]).all(), name
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch", "torch-views", "jax"])
+def test_columns_of_tokens_are_split_like_tokens(program, folder, tmp_path, kind):
+    """Also records of several values."""
+    if kind != "numpy":
+        pytest.importorskip(KINDS[kind]["return_type"])
+    corpus, kinds = (
+        Corpus(tmp_path, [("megatron", "u16", 1, [40])], 3, LENGTH),
+        {
+            "weight": ("<f4", 1),
+            "teacher": ("<i4", 4),
+        },
+    )
+    Columns(corpus, None, kinds, 3).write(program, tmp_path)
+    columns = {"columns": list(kinds), "mtp": 2}
+    with group(corpus.sources, folder, 2, **columns, **KINDS[kind]) as (whole, parts):
+        for _, batch, *slices in zip(range(4), whole, *parts):
+            assert batch["weight"].any() and batch["teacher"].shape[1:] == (LENGTH, 4)
+            for rank, part in enumerate(slices):
+                for name in (*kinds, "labels_2"):
+                    found, own = numpy.asarray(part[name]), batch[name][:, per_row(LENGTH, 2, rank)]
+                    assert found.dtype == own.dtype and (found == own).all(), name
+                    del found
+                assert len(list(part)) == len(set(part))
 
 
 def test_views_where_chunks_are_neighbours(program, corpus, folder):
@@ -315,3 +343,16 @@ def test_a_launchers_job_trains_each_token_once(program, corpus, folder):
         for rank, part in enumerate(parts):
             found[:, per_row(LENGTH, 2, rank)] = next(part)["input_ids"]
         assert found.tolist() == expected
+
+
+def test_columns_of_documents_are_not_split():
+    """A column of documents has no entry for each place of a row."""
+    section = SimpleNamespace(offset=64, bytes=64, dtype=3)
+    kinds = {"language": _library.OF_DOCUMENT, "weight": _library.OF_DOCUMENT - 1}
+    sides = [SimpleNamespace(of=of, count=1, name=name.encode()) for name, of in kinds.items()]
+    places = _lease.layout_of(
+        SimpleNamespace(seq_len=8, max_docs_per_row=8, rows=2, sections=[section] * 32, sides=sides)
+    )
+    wishes = _made.Wishes(_made.Split(2, 0, "row"), None, None, 1)
+    made = wishes.recipes(places, False)
+    assert set(made) == {*OF_TOKENS, "weight"}
