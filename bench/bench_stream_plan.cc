@@ -31,7 +31,7 @@ extern "C" {
 namespace
 {
 
-enum : uint32_t { SEQ_LEN = 2048, WINDOW = 64, ROWS = 256, STEP = 64 };
+enum : uint32_t { SEQ_LEN = 2048, WINDOW = 64, ROWS = 256, DEALT_STEP = 64 };
 
 std::vector<uint32_t> make_lengths(size_t documents)
 {
@@ -292,9 +292,9 @@ void resume(benchmark::State &state)
 void deal(stream &inputs, int64_t steps)
 {
     if (steps > 0)
-        inputs.stage.deal = {STEP * static_cast<uint32_t>(steps),
-                             STEP,
-                             STEP / 8,
+        inputs.stage.deal = {DEALT_STEP * static_cast<uint32_t>(steps),
+                             DEALT_STEP,
+                             DEALT_STEP / 8,
                              1,
                              RP_DEAL_MIDDLE,
                              {4096, 0, 0, 1}};
@@ -305,7 +305,7 @@ void deal(stream &inputs, int64_t steps)
 void resume_in_window(benchmark::State &state)
 {
     stream inputs(RP_PACKING_LOOKAHEAD, 8);
-    int64_t rows = STEP * state.range(0);
+    int64_t rows = DEALT_STEP * state.range(0);
     deal(inputs, state.range(0));
     resume_at(state, inputs, 10 * rows + rows * state.range(1) / 16);
 }
@@ -321,7 +321,7 @@ void window(benchmark::State &state)
     deal(inputs, state.range(0));
     open_plan(inputs, &calendar, &plan);
     for (auto _ : state)
-        for (int64_t i = 0; i < STEP * state.range(0); i++)
+        for (int64_t i = 0; i < DEALT_STEP * state.range(0); i++)
             if (rp_planner_next(plan, &row, &error) <= 0)
                 stop(error);
     rp_planner_close(plan);

@@ -79,7 +79,7 @@ static void fill_ticket(const struct rp_arena *arena, struct rp_ticket *ticket, 
 static void end_stage_batch(struct rp_dispatch *d)
 {
     d->batch = ++planned;
-    int code = save_state(d, NULL);
+    int code = rp_queue_save(d->arena, d->plan, d->batch, NULL);
     RP_ASSERT(code == 0);
     d->ticket->batch_ends = 1;
     close_ticket(d);
