@@ -60,6 +60,10 @@ MOVES = {
 }
 OF_BATCHES = {
     "batch.view": lambda batch: batch.view("input_ids"),
+    "batch.ring": lambda batch: batch.ring("input_ids"),
+    "batch.made": lambda batch: batch.made("input_ids"),
+    "batch.block_mask": lambda batch: batch.block_mask(),
+    "batch.varlen": lambda batch: batch.varlen("xformers"),
     "batch.adopt": lambda batch: batch.adopt(batch.view("input_ids")),
     "batch.flat": lambda batch: batch.flat(),
     "batch.copy": lambda batch: batch.copy(),
