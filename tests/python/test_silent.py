@@ -86,5 +86,5 @@ def test_each_question_to_a_stopped_engine_is_bounded(program, folder, engines):
             assert "silent" in watchers["ps"].result()[1]
         finally:
             os.kill(engine.pid, signal.SIGCONT)
-        tape.read(ranks, 5)
+        tape.read(ranks, 1)
     assert engine.wait() == 0, engine.log()  # rp_run_stop was heard
