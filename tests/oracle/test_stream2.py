@@ -354,7 +354,7 @@ def test_an_epoch_takes_each_document_as_often_as_its_count():
     assert plan.state.count["passed_over"] == 2 + 4 + 2  # the attempt at row 7 changes nothing
 
 
-def test_a_limit_takes_whole_items_and_is_raised_before_it_is_reached():
+def test_a_limit_takes_whole_items_and_is_raised_before_and_after_it_is_reached():
     deal = {"window": 4, "step": 2, "tier": 1, "K": 4}
     stages = [{"seq_len": 4, "packing": "concat", "deal": deal}]
     stream = stream_of([[3] * 20], [1], stages)
@@ -369,9 +369,11 @@ def test_a_limit_takes_whole_items_and_is_raised_before_it_is_reached():
     while again.row() is not None:
         pass
     assert again.state.sources[0].t == 42
-    for g in (5, 7):  # the limit is reached in the window of row 4
-        with pytest.raises(ValueError, match="limit|window"):
-            resume(raised, tokens[g], plan.calendar.records)
+    for g in (5, 7):  # the limit is reached in the window of row 4: a record at its end raises it
+        again = resume(raised, tokens[g], plan.calendar.records)
+        found = list(iter(again.row, None))
+        assert found[: 7 - g] == rows[g:] and again.state.sources[0].t == 42
+        assert [record["from"] for record in again.calendar.records] == [0, 7]  # documents, limits
 
 
 def test_other_weights_are_a_record_after_the_window():
