@@ -58,7 +58,7 @@ completes() {
     equals "$1" "$(bash bash_asks "$root/tools/completion/ringpack.bash" "${@:2}")"
 }
 completes "serve" ringpack se
-completes "convert config calibrate checkpoint" ringpack help c
+completes "convert column config calibrate checkpoint" ringpack help c
 completes "--shuffle=" ringpack serve --shuf
 completes "document" ringpack serve --shuffle = d
 completes "none document block" ringpack serve --shuffle =
