@@ -7,6 +7,12 @@
 #include "flow/revalidation.h"
 #include "flow/ticket.h"
 
+struct rp_plan;
+struct rp_error;
+/** In the place of rp_plan_try_save and rp_plan_row: the number of planned batches. */
+int stage_save(const struct rp_plan *plan, void *token, size_t *bytes, struct rp_error *error);
+uint64_t stage_row(const struct rp_plan *plan);
+
 #define STAGE_TOKENS 2u /* a row: batch k holds 100 + k, 200 + k */
 
 /** Plan `batches` tickets of one row, each a micro-batch; with reads, or with their data in place;

@@ -40,6 +40,7 @@ static void minimal_config_gets_the_standard_values(void **state)
 static const char *const every_key[][2] = {
     {"run", "night-7"},
     {"sources", "one.bin"},
+    {"removed", "{old: 3}"},
     {"streams", "{only: {}}"},
     {"stream", "only"},
     {"stream_version", "2"},
@@ -149,6 +150,8 @@ static void check_every_key(void)
     assert_int_equal(config.window, 16);
     assert_int_equal(config.fill, 1);
     assert_int_equal(config.long_doc, 1);
+    assert_int_equal(config.removed.count, 1);
+    assert_string_equal(config.removed.pairs[0].name, "old");
     assert_int_equal(config.max_docs_per_row, 77);
     check_keys_of_version_2();
     assert_int_equal(config.num_epochs, 0);
