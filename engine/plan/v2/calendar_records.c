@@ -99,14 +99,17 @@ int rp_calendar_default_docs(struct rp_calendar_making *making, uint32_t *max_do
 
 /* ---- documents and ranges -------------------------------------------------------------------- */
 
-/* making->wanted[number] = documents of a stage or a wanted record. */
+/* making->wanted[number] = documents of a stage or a wanted record. `joined` sources have joined
+ * before: one that joined at this row until an earlier stage gave it a weight wants nothing here. */
 static int want_documents(struct rp_calendar_making *making, const struct rp_calendar_walk *walk,
-                          const struct rp_stage_spec *from)
+                          const struct rp_stage_spec *from, uint32_t joined)
 {
     const struct rp_calendar *calendar = making->calendar;
     for (uint32_t i = 0; i < from->documents_count; i++) {
         uint32_t source = from->documents[i].source;
         uint32_t number = calendar->number_of[source];
+        if (i >= from->documents_count - from->joins_count && number < joined)
+            continue;
         if (number == RP_NO_SOURCE || number >= making->now.joined ||
             calendar->sources[source].is_absent)
             return rp_fail(making->error, -RP_E_CONFIG,
@@ -282,9 +285,9 @@ int rp_calendar_make_record(struct rp_calendar_making *making, const struct rp_c
     if (code == 0 && stage && (stage->sets & RP_WANTS_DEAL) && !is_known)
         code = take_deal(making, walk, &stage->deal, record);
     if (code == 0 && walk->wanted)
-        code = want_documents(making, walk, walk->wanted);
+        code = want_documents(making, walk, walk->wanted, joined);
     if (code == 0 && stage)
-        code = want_documents(making, walk, stage);
+        code = want_documents(making, walk, stage, joined);
     if (code == 0)
         code = list_entries(making, walk, joined, record);
     if (code < 0)

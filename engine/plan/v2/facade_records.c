@@ -89,7 +89,7 @@ struct filling {
     struct rp_stage_spec *list; /* by number of the record */
     uint32_t *weights;          /* [record][source of the config] */
     struct rp_source_count *documents;
-    uint32_t documents_count;
+    uint32_t documents_count, joined; /* joined: sources with documents so far */
     struct rp_limits_change *limits;
     uint32_t limits_count;
 };
@@ -113,6 +113,10 @@ static void fill(void *context, const struct line *line)
         *entry = (struct rp_source_count){place, line->value};
         if (record->documents_count++ == 0)
             record->documents = entry; /* the lines of a record are neighbours */
+        if (line->source >= filling->joined) {
+            record->joins_count++;
+            filling->joined = line->source + 1;
+        }
     } else if (strcmp(line->key, "limits") == 0 && place != RP_NO_NUMBER) {
         struct rp_limits_change *entry = &filling->limits[filling->limits_count];
         *entry = (struct rp_limits_change){.source = place, .sets = 7};
