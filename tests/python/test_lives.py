@@ -30,7 +30,7 @@ def grown_at_once():
 
 
 def is_found(program, kills):
-    for number in range(40):
+    for number in range(100):
         try:
             lives.lives(program, number, 1, kills)
         except lives.Difference:
