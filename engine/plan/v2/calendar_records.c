@@ -100,7 +100,7 @@ int rp_calendar_default_docs(struct rp_calendar_making *making, uint32_t *max_do
 /* ---- documents and ranges -------------------------------------------------------------------- */
 
 /* making->wanted[number] = documents of a stage or a wanted record. `joined` sources have joined
- * before: one that joined at this row until an earlier stage gave it a weight wants nothing here. */
+ * before: one that joined here until an earlier stage gave it a weight wants nothing here. */
 static int want_documents(struct rp_calendar_making *making, const struct rp_calendar_walk *walk,
                           const struct rp_stage_spec *from, uint32_t joined)
 {
