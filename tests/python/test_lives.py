@@ -20,6 +20,11 @@ def test_lives_of_random_streams(program):
     assert counts["streams"] == 6 and counts["kills"] > 20
 
 
+def test_weights_that_let_a_source_join_earlier(program):
+    """The life in which a state kept the documents of a source that would have joined later."""
+    lives.lives(program, 1, 46862, kills=8)
+
+
 @pytest.fixture
 def grown_at_once():
     """The program with a planted defect (tests/defects)."""
