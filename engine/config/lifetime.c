@@ -32,8 +32,8 @@ void rp_config_free_sources(struct rp_config *config)
 
 void rp_config_free(struct rp_config *config)
 {
-    static const enum rp_key_index nested[] = {RP_KEY_deal, RP_KEY_stages, RP_KEY_skip,
-                                               RP_KEY_streams};
+    static const enum rp_key_index nested[] = {RP_KEY_removed, RP_KEY_deal, RP_KEY_stages,
+                                               RP_KEY_skip, RP_KEY_streams};
     rp_config_free_sources(config);
     for (size_t i = 0; i < RP_ARRAY_COUNT(nested); i++)
         rp_key_free_nested(&rp_config_key_table[nested[i]], config);
