@@ -287,12 +287,11 @@ static void add_masks(struct rp_record_writer *writer, const struct rp_config *c
 }
 
 /* In the order of the names of their fields, in which a bracket follows the name. */
-static int compare_columns(const void *a, const void *b)
+static int compare_columns(const struct rp_side_info *a, const struct rp_side_info *b)
 {
-    const struct rp_side_info *const *first = a, *const *second = b;
     char names[2][RP_SIDE_NAME_BYTES + 1];
-    snprintf(names[0], sizeof names[0], "%s]", (*first)->name);
-    snprintf(names[1], sizeof names[1], "%s]", (*second)->name);
+    snprintf(names[0], sizeof names[0], "%s]", a->name);
+    snprintf(names[1], sizeof names[1], "%s]", b->name);
     return strcmp(names[0], names[1]);
 }
 
@@ -302,11 +301,13 @@ static void add_sides(struct rp_record_writer *writer, const struct rp_sides *si
     char names[RP_SIDES_MAX * RP_SIDE_NAME_BYTES] = "", type[RP_SIDE_TYPE_BYTES];
     size_t used = 0;
     for (uint32_t c = 0; c < sides->all; c++) {
-        sorted[c] = &sides->columns[c];
+        uint32_t place = c;
+        for (; place > 0 && compare_columns(&sides->columns[c], sorted[place - 1]) < 0; place--)
+            sorted[place] = sorted[place - 1];
+        sorted[place] = &sides->columns[c];
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", c ? "," : "",
-                                 sorted[c]->name);
+                                 sides->columns[c].name);
     }
-    qsort(sorted, sides->all, sizeof sorted[0], compare_columns);
     for (uint32_t c = 0; c < sides->all; c++) {
         const struct rp_side_info *info = sorted[c];
         char content[RP_HASH_HEX_BYTES], field[RP_SIDE_NAME_BYTES + 20];

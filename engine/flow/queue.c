@@ -6,9 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/defect.h"
 
 #define STATES_BYTES_MAX (16ull << 20)
+#define TRIES 200u
+#define PAUSE_NS 50000000u /* 10 s in all */
 
 /* ---- states ---------------------------------------------------------------------------------- */
 
@@ -49,13 +52,19 @@ static int go_back(struct rp_queue *own)
 
 /* ---- the queue ------------------------------------------------------------------------------- */
 
-/* Room for `count` items in an array that begins at `items`, or NULL. */
-static void *make_room(void *items, uint64_t count, uint64_t *capacity, size_t bytes)
+/* Room for `count` items in an array that begins at `items`, or NULL. A moment without memory is
+ * waited out: the engine has no other way on than to plan this step. */
+static void *make_room(const struct rp_queue *own, void *items, uint64_t count, uint64_t *capacity,
+                       size_t bytes)
 {
     if (count <= *capacity)
         return items;
     uint64_t wanted = rp_max_u64(count + count / 2, 64);
     void *larger = realloc(items, wanted * bytes);
+    for (unsigned i = 0; !larger && i < TRIES && !rp_arena_stopping(own->arena); i++) {
+        rp_sleep_ns(PAUSE_NS);
+        larger = realloc(items, wanted * bytes);
+    }
     if (larger)
         *capacity = wanted;
     return larger;
@@ -69,10 +78,10 @@ static int no_memory(struct rp_queue *own)
 static int keep_row(struct rp_queue *own, const struct rp_row *row, bool is_local)
 {
     uint32_t count = is_local ? row->count : 0;
-    struct rp_row *rows = make_room(own->rows, own->row_count + 1, &own->row_capacity,
+    struct rp_row *rows = make_room(own, own->rows, own->row_count + 1, &own->row_capacity,
                                     sizeof *rows);
     own->rows = rows ? rows : own->rows;
-    struct rp_fragment *fragments = make_room(own->fragments, own->fragment_count + count,
+    struct rp_fragment *fragments = make_room(own, own->fragments, own->fragment_count + count,
                                               &own->fragment_capacity, sizeof *fragments);
     own->fragments = fragments ? fragments : own->fragments;
     if (!rows || (!fragments && count > 0))
@@ -90,7 +99,7 @@ static int keep_row(struct rp_queue *own, const struct rp_row *row, bool is_loca
 static int keep_blocks(struct rp_queue *own, bool is_end)
 {
     uint64_t pairs = own->block_reads->pair_count, first = own->block_count;
-    struct rp_block_at *at = make_room(own->block_at, first + pairs, &own->block_capacity,
+    struct rp_block_at *at = make_room(own, own->block_at, first + pairs, &own->block_capacity,
                                        sizeof *at);
     if (!at)
         return no_memory(own);

@@ -213,6 +213,7 @@ static void count_waits(const struct rp_layout_tally *tally, const struct scratc
     double total = 0, step = 0, micro_step = 0, largest = 0, mean = 0;
     for (uint32_t z = 0; z < tally->steps; z++) {
         const struct rp_balance_shape *shape = &tally->step_list[z].part->shape;
+        uint64_t bundles = shape->step / shape->bundle;
         struct rp_balance balance = {0};
         rp_balance_add(&balance, shape, scratch->cost, scratch->order + tally->step_list[z].first,
                        shape->step);
@@ -220,7 +221,7 @@ static void count_waits(const struct rp_layout_tally *tally, const struct scratc
         step += (double)balance.step * shape->ranks;
         micro_step += (double)balance.micro_step * shape->ranks;
         largest += (double)balance.largest;
-        mean += (double)balance.total / (shape->step / shape->bundle);
+        mean += (double)balance.total / (double)bundles;
     }
     choice->step = total > 0 ? step / total : 1;
     choice->micro_step = total > 0 ? micro_step / total : 1;
