@@ -73,13 +73,18 @@ def program():
     return path
 
 
+def built(name):
+    """The path of a program of the build for tests; the test is skipped without it."""
+    path = os.path.join(os.environ.get("RP_BIN_DIR", ""), name)
+    if not os.path.exists(path):
+        pytest.skip(f"needs {name}")
+    return path
+
+
 @pytest.fixture
 def broken():
     """The program with one guarantee broken: of several, which stands in RP_DEFECT."""
-    path = os.environ.get("RP_BIN_DIR", "") + "/ringpack-points"
-    if not os.path.exists(path):
-        pytest.skip("needs ringpack-points")
-    return path
+    return built("ringpack-points")
 
 
 @pytest.fixture

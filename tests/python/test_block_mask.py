@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Masks and arguments of attention from the ends of documents: equal to torch's own masks, and by
-attention to each document by itself; one compiled graph for all batches."""
+attention to each document apart; one compiled graph for all batches."""
 
 import numpy
 import pytest

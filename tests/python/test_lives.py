@@ -7,6 +7,7 @@ import random
 
 import lives
 import pytest
+from conftest import built
 
 SEED = int(os.environ.get("RP_SEED", random.SystemRandom().randrange(10**6)))
 
@@ -28,10 +29,7 @@ def test_weights_that_let_a_source_join_earlier(program):
 @pytest.fixture
 def grown_at_once():
     """The program with a planted defect (tests/defects)."""
-    path = os.environ.get("RP_BIN_DIR", "") + "/ringpack_grow_epoch_at_once"
-    if not os.path.exists(path):
-        pytest.skip("needs ringpack_grow_epoch_at_once")
-    return path
+    return built("ringpack_grow_epoch_at_once")
 
 
 def is_found(program, kills):

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Limits of sources in force at a row (STREAM2.md section 9.4): those of the config, but up to a
+/* Limits of sources in force at a row (STREAM2.md section 9.4): the config's, but up to a
  * record those that it names. */
 #include "plan/v2/calendar_parts.h"
 

@@ -57,11 +57,11 @@ class _Part(NamedTuple):
     name: str  # in the batch
     dtype: Any  # torch.dtype
     first: int  # element of dtype
-    shapes_of: Any  # its shapes in a batch of so many rows
+    shapes_of: Any  # function: rows of a batch -> shapes of the section
     shape: int  # ROWS, FLAT, ONE_ROW
 
     def of(self, rows: int) -> tuple[str, Any, tuple[int, ...], tuple[int, ...], int]:
-        """Its name, dtype, shape, strides and first element in a batch of so many rows."""
+        """Name, dtype, shape, strides and first element, in a batch with this number of rows."""
         shape = self.shapes_of(rows)[self.shape]
         strides = tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
         return self.name, self.dtype, shape, strides, self.first
@@ -141,8 +141,9 @@ class Copier:
             views = self._views_of(memory, rows)
         else:
             self._static.copy_(memory, non_blocking=True)
-            views = self._static_views.setdefault(rows, {}) or self._views_of(self._static, rows)
-            self._static_views[rows] = views
+            if rows not in self._static_views:
+                self._static_views[rows] = self._views_of(self._static, rows)
+            views = self._static_views[rows]
         batch._made = {**views, **made}
 
     def _allocate(self) -> Any:
