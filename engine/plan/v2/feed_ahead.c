@@ -102,7 +102,8 @@ static void read_lengths(const struct rp_feed *feed, struct rp_feed_source *own,
     }
     for (uint64_t left = own->wanted; left; left &= left - 1)
         taken[count++] = documents[__builtin_ctzll(left)];
-    view->lengths(view->context, taken, count, lengths);
+    if (count > 0)
+        view->lengths(view->context, taken, count, lengths);
     insert_tokens(feed, lengths, count);
     count = 0;
     for (uint64_t left = own->wanted; left; left &= left - 1)
