@@ -78,14 +78,18 @@ static bool names_row(const struct rp_rejoin_facts *f)
 static uint64_t row_to_give(const struct rp_rejoin_facts *f)
 {
     uint64_t position_row = base_of(f) + f->position * BATCH, row = f->row;
+    uint64_t others_row = base_of(f) + f->lowest_attached * BATCH;
     if (row == ANY)
         return f->position_is_known ? position_row : f->start_row;
     if (names_row(f) || f->follows != RP_FOLLOWS_END || row < base_of(f))
         return row;
     while ((row - base_of(f)) % (has_others(f) ? BATCH : STEP)) /* padding fills the last one */
         row++;
-    bool is_padding = has_others(f) && position_row > row && position_row < row + STEP;
-    return is_padding ? position_row : row;
+    if (!has_others(f))
+        return row;
+    if (position_row >= row && position_row < row + STEP)
+        return position_row;
+    return others_row >= row && others_row < row + STEP ? others_row : row;
 }
 
 /* The first row of a step, as the consumer counts; ANY if it does not say. */
@@ -211,9 +215,12 @@ static uint64_t ask_everything(struct rp_rejoin_facts f)
                 f.step_row = ANY;
                 judge(&f);
                 f.asks_by = RP_ASKS_BY_TOKEN;
-                if (follows != RP_FOLLOWS_NO_TOKEN)
+                uint64_t places = follows == RP_FOLLOWS_NO_TOKEN ? 0
+                                  : follows == RP_FOLLOWS_END    ? 6
+                                                                 : 1;
+                for (f.lowest_attached = 0; f.lowest_attached < places; f.lowest_attached++)
                     judge(&f);
-                asked += 2;
+                asked += 1 + places;
             }
     return asked;
 }
@@ -328,6 +335,10 @@ static void cases_by_name(void **state)
           WITH(f.row = 9, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_END,
                f.position = f.release = 3, f.others = RP_OTHERS_ELSEWHERE),
           RP_PLACEMENT_KEEP, none, 10, 4);
+    check("a token of the end, after others that are finished",
+          WITH(f.row = 13, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_END, f.tail = 6,
+               f.lowest_attached = 6, f.others = RP_OTHERS_ELSEWHERE),
+          RP_PLACEMENT_KEEP, none, 16, 4);
     check("a token of the end, alone, is finished",
           WITH(f.row = 9, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_END,
                f.position = f.release = 3),
