@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random streams with a calendar, read with all that rides with a token: columns of tokens, of
-labels and of documents, labels further ahead, masks. Every batch is made again here from its
-provenance and the documents; kills and resumes with other ranks lie between.
+"""Random streams with a calendar, masks, columns of tokens, labels and documents, and labels
+further ahead. The test makes each batch again from its provenance and the documents. Engines are
+killed and resumed with other ranks.
 
-RP_SEED and RP_STREAMS give the seed and the number of streams."""
+RP_SEED and RP_STREAMS: the first seed, and the number of streams."""
 
 import json
 import os
@@ -83,7 +83,7 @@ class Faces:
         return {**config, **self.machine()}
 
     def machine(self):
-        """What is free at a resume."""
+        """Keys that a resume may change."""
         draw = self.rng.choice
         own = {"io": draw(["pread", "mapped", "io_uring"]), "readers": draw([1, 2, 3])}
         own |= {"packers": draw([1, 2]), "packer_processes": draw([False, False, True])}
@@ -107,7 +107,7 @@ class Faces:
                 given = f"{name}={self.folder / name}.npy"
                 subprocess.run([*command, "--column", given], check=True)
 
-    # ---- what a batch must have ------------------------------------------------------------------
+    # ---- a batch, made again ---------------------------------------------------------------------
 
     def stored(self, part, at):
         """Of place `at` in the document with its BOS and EOS: the token, and its place in the
@@ -153,10 +153,7 @@ class Faces:
         assert (batch.view("input_ids", kind="numpy") == ids).all()
         for ahead, expected in enumerate(labels, 1):
             name = "labels" if ahead == 1 else f"labels_{ahead}"
-            found = batch.view(name, kind="numpy")
-            wrong = numpy.argwhere(found != expected)[:5]
-            shown = [(at.tolist(), found[tuple(at)], expected[tuple(at)]) for at in wrong]
-            assert len(wrong) == 0, (name, shown, self.parts(batch, wrong[0][0]))
+            self.compare(batch, name, expected)
         self.check_columns(batch, labels[0] == -100)
         self.check_numbers(batch, parts, rows)
 
@@ -170,10 +167,7 @@ class Faces:
             if mode and across:  # the entry of the token after a cut comes with its label
                 for r, at in self.ends(batch):
                     expected[r, at] *= not unlabelled[r, at]
-            found = batch.view(name, kind="numpy", flat=False)
-            wrong = numpy.argwhere(found != expected)[:5]
-            shown = [(at.tolist(), found[tuple(at)], expected[tuple(at)]) for at in wrong]
-            assert len(wrong) == 0, (name, mode, shown, self.parts(batch, wrong[0][0]))
+            self.compare(batch, name, expected)
 
     def ends(self, batch):
         """The last place of each fragment."""
@@ -184,9 +178,11 @@ class Faces:
                 yield r, at + length - 1
                 at += -(-length // align) * align
 
-    def parts(self, batch, r):
-        parts = batch.view("provenance", kind="numpy", flat=False)[r]
-        return [(*p, len(self.corpus.documents[p[2]][p[0]])) for p in parts.tolist() if p[3]]
+    def compare(self, batch, name, expected):
+        found = batch.view(name, kind="numpy", flat=False)
+        wrong = [tuple(place) for place in numpy.argwhere(found != expected)[:5].tolist()]
+        shown = [(place, found[place], expected[place]) for place in wrong]
+        assert not wrong, (name, shown, batch.view("provenance", kind="numpy", flat=False))
 
     def check_numbers(self, batch, parts, rows):
         for name in self.config.get("document_columns", []):
@@ -199,10 +195,10 @@ class Faces:
 
     def live(self):
         """Read, kill, go on with other ranks, until the end or some hundred rows."""
-        rows, token, world_of = {}, None, DIVISORS[self.shares]
+        rows, token, worlds = set(), None, DIVISORS[self.shares]
         rows_a_step = self.config["global_batch_size"]
         for life in range(3):
-            world = self.rng.choice(world_of)
+            world = self.rng.choice(worlds)
             most = self.rng.choice([1, 2, 3]) * rows_a_step // self.config["batch_size"] // world
             most += 20 if life == 2 else 0
             config = {**self.config, **self.machine(), "dp_world_size": world}
@@ -217,20 +213,32 @@ class Faces:
         return rows
 
     def take(self, rows, batch):
-        infos, ids = batch.view("rows", kind="numpy"), batch.view("input_ids", kind="numpy")
-        for info, own in zip(infos, ids):
+        for info in batch.view("rows", kind="numpy"):
             if info["fragments"]:
                 assert int(info["row"]) not in rows, f"row {info['row']} came twice"
-                rows[int(info["row"])] = own.tolist()
+                rows.add(int(info["row"]))
 
 
-def live(program, folder, number):
-    faces = Faces(program, folder, SEED * 1000 + number)
-    print(f"RP_SEED={SEED}, stream {number}: {faces.config}")
-    rows = faces.live()
-    print(len(rows), "rows")
+def live(program, folder, seed):
+    faces = Faces(program, folder, seed)
+    print(f"RP_SEED={seed}: {faces.config}")
+    assert faces.live()
 
 
 @pytest.mark.parametrize("number", range(STREAMS))
 def test_all_that_rides_with_a_token(program, tmp_path, number):
-    live(program, tmp_path, number)
+    live(program, tmp_path, SEED + number)
+
+
+@pytest.mark.parametrize("defect", ["side_of_neighbour", "side_not_shifted"])
+def test_planted_defects_are_found(broken, tmp_path, monkeypatch, defect):
+    monkeypatch.setenv("RP_DEFECT", defect)
+    for number in range(50):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        try:
+            live(broken, folder, number)
+        except AssertionError as difference:
+            assert any(f"('{name}'," in str(difference) for name in KINDS)
+            return
+    pytest.fail("no stream showed it")

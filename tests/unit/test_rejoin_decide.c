@@ -290,6 +290,29 @@ static void check(const char *what, struct rp_rejoin_facts facts, enum rp_placem
 #define WITH(...)                                                                                  \
     (f = middle, (void)(__VA_ARGS__), f) /* middle, but for some assignments to fields of f */
 
+static void ends_by_name(void **state)
+{
+    (void)state;
+    struct rp_rejoin_facts f;
+    enum rp_refusal none = RP_REFUSAL_NONE;
+    check("a token of the end, in the padding, beside others",
+          WITH(f.row = 9, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_END,
+               f.position = f.release = 3, f.others = RP_OTHERS_ELSEWHERE),
+          RP_PLACEMENT_KEEP, none, 10, 4);
+    check("a token of the end, after others that are finished",
+          WITH(f.row = 13, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_END, f.tail = 6,
+               f.lowest_attached = 6, f.others = RP_OTHERS_ELSEWHERE),
+          RP_PLACEMENT_KEEP, none, 16, 4);
+    check("a token of the end, alone, is finished",
+          WITH(f.row = 9, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_END,
+               f.position = f.release = 3),
+          RP_PLACEMENT_KEEP, none, 10, 4);
+    check("the same with steps that it had not",
+          WITH(f.row = 21, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_END,
+               f.has_consumed = false),
+          RP_PLACEMENT_MOVE_ALL, none, 22, 4);
+}
+
 static void cases_by_name(void **state)
 {
     (void)state;
@@ -331,22 +354,6 @@ static void cases_by_name(void **state)
     check("a later one does not",
           WITH(f.row = 6, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_ROW),
           RP_PLACEMENT_MOVE_ALL, none, 6, 4);
-    check("a token of the end, in the padding, beside others",
-          WITH(f.row = 9, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_END,
-               f.position = f.release = 3, f.others = RP_OTHERS_ELSEWHERE),
-          RP_PLACEMENT_KEEP, none, 10, 4);
-    check("a token of the end, after others that are finished",
-          WITH(f.row = 13, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_END, f.tail = 6,
-               f.lowest_attached = 6, f.others = RP_OTHERS_ELSEWHERE),
-          RP_PLACEMENT_KEEP, none, 16, 4);
-    check("a token of the end, alone, is finished",
-          WITH(f.row = 9, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_END,
-               f.position = f.release = 3),
-          RP_PLACEMENT_KEEP, none, 10, 4);
-    check("the same with steps that it had not",
-          WITH(f.row = 21, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_END,
-               f.has_consumed = false),
-          RP_PLACEMENT_MOVE_ALL, none, 22, 4);
     check("another stream, beside others",
           WITH(f.row = 8, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_ROW,
                f.stream = RP_STREAM_OTHER, f.others = RP_OTHERS_ELSEWHERE),
@@ -406,6 +413,7 @@ int main(void)
         cmocka_unit_test(a_step_row_beside_a_token_is_not_looked_at),
         cmocka_unit_test(rows_are_counted_from_the_base_row),
         cmocka_unit_test(cases_by_name),
+        cmocka_unit_test(ends_by_name),
         cmocka_unit_test(every_small_world_is_as_specified),
     };
     return cmocka_run_group_tests(tests, open_numberings, close_numberings);
