@@ -4,14 +4,13 @@ Lightning with its own launcher, whose ranks are said after the loaders have bee
 
 import os
 import re
-import socket
 import sys
 
 import pytest
 import ringpack
 from conftest import ROOT
 from forked_ranks import ForkedRanks
-from job_kit import Job
+from job_kit import Job, free_port
 from lightning_kit import MODEL, needs_lightning
 from ringpack import _placement, _ranks
 from warm_python import warm_python
@@ -123,12 +122,6 @@ with loader:
     print(f"{rank}: {rows}", flush=True)
     jax._src.distributed.global_state.client.wait_at_barrier("read", 600_000)
 """
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return probe.getsockname()[1]
 
 
 def test_jax_distributed(program, corpora, folder):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part of a Loader that says where it stands, goes elsewhere, and compares ranks."""
 
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from threading import get_ident
@@ -15,6 +16,13 @@ from ._state import import_state, room_of, state_in_form, token_of
 from ._token import describe_token, digest_of
 from .batch import Batch
 from .errors import RingpackError, UsageError
+
+
+class JsonState(dict[str, Any]):
+    """A state that Grain's checkpoints can write: they decode the bytes of its own iterators."""
+
+    def decode(self) -> str:
+        return json.dumps(self)
 
 
 class Positioned(Attached):
@@ -100,12 +108,18 @@ class Positioned(Attached):
                 self._token, self._left = before
                 raise
 
-    def get_state(self) -> dict[str, Any]:
-        """state_dict(text=True), as Grain's checkpoints need it."""
-        state: dict[str, Any] = self.state_dict(text=True)
-        return state
+    # The protocol of an iterator in Grain's checkpoints: CheckpointSave(loader).
 
-    set_state = load_state_dict  # as Grain's checkpoints need it
+    def get_state(self) -> dict[str, Any]:
+        """state_dict(text=True). Its decode() is the same as JSON text."""
+        return JsonState(self.state_dict(text=True))
+
+    def set_state(self, state: Union[Mapping[str, Any], FilePath, bytes]) -> None:
+        """load_state_dict, also of JSON text in bytes."""
+        self.load_state_dict(json.loads(state) if isinstance(state, bytes) else state)
+
+    def start_prefetch(self) -> None:
+        """Does nothing: an engine prefetches from its start."""
 
     @property
     def next_row(self) -> int:

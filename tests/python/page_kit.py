@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs and commands on the pages in tools/python/docs."""
+
+import re
+
+from conftest import ROOT
+
+DOCS = ROOT / "tools" / "python" / "docs"
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
+NAME = {"python": re.compile(r"# (\S+\.py)\n"), "c": re.compile(r"/\* (\S+\.c) \*/\n")}
+
+
+def blocks(page):
+    """name -> text of the files, and the script."""
+    files, script = {}, ""
+    for language, text in BLOCK.findall(page.read_text()):
+        if language in NAME:
+            name = NAME[language].match(text)
+            assert name, f"{page.name}: a {language} block without the name of its file:\n{text}"
+            files[name[1]] = text
+        elif language == "sh":
+            script += text
+        elif language == "yaml" and (name := re.match(r"# (\S+\.yaml)\n", text)):
+            files[name[1]] = text
+    return files, script

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs on the pages of frameworks are killed in a step, and resumed with equal losses."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+from forked_ranks import ForkedRanks
+from job_kit import free_port, lives_through_a_kill
+from page_kit import DOCS, blocks
+
+# name: the modules of its program, and numbers of ranks
+PAGES = {"flax": (["jax", "flax.nnx", "optax", "orbax.checkpoint"], [2])}
+CASES = [(name, count) for name, (_, counts) in PAGES.items() for count in counts]
+STEPS = 5
+LINE = r"^step (\d+) (loss \S+ held-out \S+)$"
+
+
+@pytest.fixture(scope="module")
+def corpora(program, tmp_path_factory):
+    """A folder with the corpora of these pages, made by their commands."""
+    folder = tmp_path_factory.mktemp("corpora")
+    script = blocks(DOCS / "flax.md")[1]
+    script = script[: script.index("python ")]
+    path = os.pathsep.join((os.path.dirname(program), os.environ["PATH"]))
+    subprocess.run(["sh", "-ec", script], cwd=folder, env={**os.environ, "PATH": path}, check=True)
+    return folder
+
+
+@pytest.mark.parametrize("name, ranks", CASES)
+def test_a_killed_program_of_a_page(corpora, folder, name, ranks):
+    for module in PAGES[name][0]:
+        pytest.importorskip(module)  # once: the ranks are forked from here
+    (folder / "train.py").write_text(blocks(DOCS / f"{name}.md")[0]["train.py"])
+    place = {
+        "XDG_RUNTIME_DIR": str(folder),
+        "OMP_NUM_THREADS": "1",
+        "JAX_PLATFORMS": "cpu",
+        "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+
+    def start(run, log):
+        if not (folder / run).exists():
+            shutil.copytree(corpora, folder / run)
+        place["JAX_COORDINATOR_ADDRESS"] = f"localhost:{free_port()}"
+        script, log = folder / "train.py", folder / log
+        return ForkedRanks(ranks, script, [STEPS], log, cwd=folder / run, **place)
+
+    lives_through_a_kill(start, LINE, STEPS)
