@@ -10,9 +10,16 @@ from forked_ranks import ForkedRanks
 from job_kit import free_port, lives_through_a_kill
 from page_kit import DOCS, blocks
 
-# name: the modules of its program, and numbers of ranks
-PAGES = {"flax": (["jax", "flax.nnx", "optax", "orbax.checkpoint"], [2])}
-CASES = [(name, count) for name, (_, counts) in PAGES.items() for count in counts]
+NEEDED = {
+    "flax": ["jax", "flax.nnx", "optax", "orbax.checkpoint"],
+    "megatron": ["megatron.core.tensor_parallel"],
+}
+CASES = [  # page, ranks, environment
+    ("flax", 2, {}),  # with one rank by test_pages
+    ("megatron", 1, {}),
+    ("megatron", 2, {}),
+    ("megatron", 2, {"TENSOR_SIZE": "2"}),
+]
 STEPS = 5
 LINE = r"^step (\d+) (loss \S+ held-out \S+)$"
 
@@ -28,9 +35,9 @@ def corpora(program, tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("name, ranks", CASES)
-def test_a_killed_program_of_a_page(corpora, folder, name, ranks):
-    for module in PAGES[name][0]:
+@pytest.mark.parametrize("name, ranks, more", CASES)
+def test_a_killed_program_of_a_page(corpora, folder, name, ranks, more):
+    for module in NEEDED[name]:
         pytest.importorskip(module)  # once: the ranks are forked from here
     (folder / "train.py").write_text(blocks(DOCS / f"{name}.md")[0]["train.py"])
     place = {
@@ -39,6 +46,7 @@ def test_a_killed_program_of_a_page(corpora, folder, name, ranks):
         "JAX_PLATFORMS": "cpu",
         "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        **more,
     }
 
     def start(run, log):

@@ -237,6 +237,11 @@ def test_neighbours_find_their_places(monkeypatch):
     assert [(of["dp_rank"], of["replica"], of["replicas"], of["ranks"]) for of in places] == [
         (rank // 2, rank % 2, 2, "0-1" if rank < 4 else "2-3") for rank in range(8)
     ]
+    known[1::2] = [(None, None)] * 4  # get their batches by a broadcast
+    monkeypatch.setattr(dist, "get_rank", lambda: 2)
+    monkeypatch.setenv("GROUP_RANK", "0")
+    assert place_among(1, 4) == {"dp_rank": 1, "dp_world_size": 4, "ranks": "0-1"}
+    assert place_among(1, 4, reads=False) == {"dp_rank": 1, "dp_world_size": 4}
     known[0] = (3, "0")
     monkeypatch.setenv("GROUP_RANK", "0")
     with pytest.raises(ringpack.UsageError, match="neighbouring ranks"):
