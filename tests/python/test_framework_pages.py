@@ -11,10 +11,16 @@ from job_kit import free_port, lives_through_a_kill
 from page_kit import DOCS, blocks
 
 NEEDED = {
+    "fabric": ["lightning"],
+    "torchdata": ["torchdata.nodes"],
     "flax": ["jax", "flax.nnx", "optax", "orbax.checkpoint"],
     "megatron": ["megatron.core.tensor_parallel"],
 }
 CASES = [  # page, ranks, environment
+    ("fabric", 1, {}),
+    ("fabric", 2, {"DEVICES": "2"}),
+    ("torchdata", 1, {}),
+    ("torchdata", 2, {}),
     ("flax", 2, {}),  # with one rank by test_pages
     ("megatron", 1, {}),
     ("megatron", 2, {}),
