@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs and commands on the pages in tools/python/docs."""
 
+import os
 import re
+import subprocess
 
 from conftest import ROOT
 
@@ -23,3 +25,12 @@ def blocks(page):
         elif language == "yaml" and (name := re.match(r"# (\S+\.yaml)\n", text)):
             files[name[1]] = text
     return files, script
+
+
+def make_corpora(program, folder):
+    """`corpus` and `held-out` in a new folder, by the commands on the pages."""
+    folder.mkdir()
+    script = blocks(DOCS / "flax.md")[1]
+    path = os.pathsep.join((os.path.dirname(program), os.environ["PATH"]))
+    command = ["sh", "-ec", script[: script.index("python ")]]
+    subprocess.run(command, cwd=folder, env={**os.environ, "PATH": path}, check=True)

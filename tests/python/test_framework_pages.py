@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs on the pages of frameworks are killed in a step, and resumed with equal losses."""
 
-import os
 import shutil
-import subprocess
 
 import pytest
 from forked_ranks import ForkedRanks
 from job_kit import free_port, lives_through_a_kill
-from page_kit import DOCS, blocks
+from page_kit import DOCS, blocks, make_corpora
 
 NEEDED = {
     "fabric": ["lightning"],
@@ -32,12 +30,9 @@ LINE = r"^step (\d+) (loss \S+ held-out \S+)$"
 
 @pytest.fixture(scope="module")
 def corpora(program, tmp_path_factory):
-    """A folder with the corpora of these pages, made by their commands."""
-    folder = tmp_path_factory.mktemp("corpora")
-    script = blocks(DOCS / "flax.md")[1]
-    script = script[: script.index("python ")]
-    path = os.pathsep.join((os.path.dirname(program), os.environ["PATH"]))
-    subprocess.run(["sh", "-ec", script], cwd=folder, env={**os.environ, "PATH": path}, check=True)
+    """A folder with the corpora of these pages."""
+    folder = tmp_path_factory.mktemp("pages") / "corpora"
+    make_corpora(program, folder)
     return folder
 
 

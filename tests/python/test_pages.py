@@ -14,7 +14,8 @@ from warm_python import warm_python
 
 PAGES = sorted(DOCS.glob("*.md"))
 NEEDED = {"torchrun": "torch", "transformers": "transformers", "jax": "jax", "torch": "torch"}
-NEEDED |= {name: name for name in ("lightning", "trl", "datasets", "torchtitan", "torchdata", "flax")}
+NEEDED |= {name: name for name in ("lightning", "trl", "datasets", "torchtitan", "torchdata")}
+NEEDED |= {"flax": "flax", "megatron": "megatron.core"}
 
 
 def need(files, script):

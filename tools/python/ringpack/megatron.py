@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, Optional
 
+from ._arguments import Corpus
 from ._neighbours import place_among
 from .errors import UsageError
-from .loader import Corpus, Loader
+from .loader import Loader
 
 __all__ = ["Batches", "dataloaders"]
 
@@ -81,7 +82,7 @@ def dataloaders(args: Any, *, valid: Optional[Corpus] = None, **arguments: Any) 
     consumed, rows = getattr(args, "consumed_train_samples", 0) or 0, args.global_batch_size
     if consumed % rows:
         raise UsageError(
-            f"consumed_train_samples is {consumed}, and global_batch_size {rows} does not divide it",
+            f"consumed_train_samples is {consumed}, and no multiple of global_batch_size {rows}",
             "go on with the global batch size of the checkpoint; ringpack changes it by a stage "
             "(stages.md), and not by --rampup-batch-size",
         )

@@ -353,7 +353,8 @@ def check_sections(
             "label of a cut is a token of another row",
             "leave label_across_cuts out, or use another profile",
         )
-    if is_split and profile.slices is None and (profile.labels != SHIFTED or "labels" not in wanted):
+    has_labels = profile.labels == SHIFTED and "labels" in wanted
+    if is_split and not has_labels and profile.slices is None:
         raise UsageError(
             f"profile {name} leaves it to the model to make labels of the next tokens, which a "
             "slice of a context-parallel rank does not have",
