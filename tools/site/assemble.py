@@ -32,7 +32,7 @@ PAGES = {  # page of the site: file of the tree
         f"frameworks/{name}.md": f"{DOCS}{name}.md"
         for name in (
             "pytorch lightning fabric huggingface attention context-parallel megatron torchtitan "
-            "torchdata jax flax mpi launching"
+            "torchdata ray jax flax mpi launching"
         ).split()
     },
     **{
