@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part of a Loader that says where it stands, goes elsewhere, and compares ranks."""
 
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from threading import get_ident
@@ -22,6 +21,8 @@ class JsonState(dict[str, Any]):
     """A state that Grain's checkpoints can write: they decode the bytes of its own iterators."""
 
     def decode(self) -> str:
+        import json
+
         return json.dumps(self)
 
 
@@ -116,7 +117,11 @@ class Positioned(Attached):
 
     def set_state(self, state: Union[Mapping[str, Any], FilePath, bytes]) -> None:
         """load_state_dict, also of JSON text in bytes."""
-        self.load_state_dict(json.loads(state) if isinstance(state, bytes) else state)
+        if isinstance(state, bytes):
+            import json
+
+            state = json.loads(state)
+        self.load_state_dict(state)
 
     def start_prefetch(self) -> None:
         """Does nothing: an engine prefetches from its start."""
