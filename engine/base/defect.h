@@ -63,6 +63,7 @@
     X(side_of_neighbour, "each token has the entry of the next token of the file")                 \
     X(side_not_shifted, "side columns of labels are not shifted as labels are")                    \
     X(ignore_side_length, "the entries of a side column are not counted when it is opened")        \
+    X(trust_hashes_of_store, "fetched hashes of a side column are not compared with its header")   \
     X(landmark_of_another_stream, "a landmark of a stream with other weights is loaded")           \
     X(leave_out_dir_fsync, "a checkpoint's directory is not synced after the rename")              \
     X(leave_out_last_look, "a save and a stop do not look whether token files have changed")       \

@@ -242,6 +242,7 @@ static const char *const found_elsewhere[] = {
     "side_of_neighbour",
     "side_not_shifted",
     "ignore_side_length",
+    "trust_hashes_of_store",
     "landmark_of_another_stream",
     "leave_batch_out_of_digest",
     "leave_out_journal_stop",

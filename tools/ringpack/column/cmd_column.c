@@ -31,7 +31,7 @@ struct arguments {
         char *name; /* NAME=FILE, cut into the two */
         const char *file;
     } column;
-    const char *source;
+    const char *source, *output;
     bool bf16, replace, check, quiet;
 };
 
@@ -40,6 +40,7 @@ struct adding {
     const struct arguments *arguments;
     const struct rp_corpus *corpus;
     uint32_t first, shards; /* of the source */
+    size_t folder;          /* bytes of the names of its shards, up to the folder that has all */
     struct rp_npy *files;
     uint32_t file_count, file; /* all, and the one that is read */
     uint64_t row;              /* in that one */
@@ -78,6 +79,70 @@ static int check(void *parsed)
     return RP_EXIT_FINE;
 }
 
+/* ---- names of columns ------------------------------------------------------------------------ */
+
+static const struct rp_shard *shard_of(const struct adding *adding, uint32_t i)
+{
+    return rp_corpus_shard(adding->corpus, adding->first + i);
+}
+
+/* The longest folder that has all shards of the source. */
+static size_t common_folder(const struct adding *adding)
+{
+    const char *first = shard_of(adding, 0)->path;
+    size_t common = strlen(first);
+    for (uint32_t i = 0; i < adding->shards; i++) {
+        const char *path = shard_of(adding, i)->path;
+        size_t same = 0;
+        while (same < common && path[same] == first[same])
+            same++;
+        common = same;
+    }
+    while (common > 0 && first[common - 1] != '/')
+        common--;
+    return common;
+}
+
+/* Files are written next to shards; of objects, below a directory from which they can be copied. */
+static int check_output(struct adding *adding, struct rp_error *error)
+{
+    const char *output = adding->arguments->output;
+    for (uint32_t i = 0; i < adding->shards; i++) {
+        const struct rp_shard *shard = shard_of(adding, i);
+        if (shard->url && !output)
+            return rp_fail(error, -RP_E_USAGE,
+                           "give --output DIR, and copy the files from there to the store",
+                           "%s: nothing is written to a store", shard->path);
+        if (!shard->url && output)
+            return rp_fail(error, -RP_E_USAGE, "leave --output out",
+                           "%s: a run looks for its columns next to it", shard->path);
+    }
+    adding->folder = common_folder(adding);
+    return 0;
+}
+
+/* The caller frees it; NULL when out of memory. */
+static char *path_of(const struct adding *adding, uint32_t i)
+{
+    const char *output = adding->arguments->output, *name = adding->arguments->column.name;
+    const char *path = shard_of(adding, i)->path;
+    char *below = output ? rp_asprintf("%s/%s", output, path + adding->folder) : NULL;
+    char *made = output && !below ? NULL : rp_sidefile_path(below ? below : path, name);
+    free(below);
+    return made;
+}
+
+static int make_folder(const struct adding *adding, const char *path, struct rp_error *error)
+{
+    if (!adding->arguments->output)
+        return 0;
+    char *folder = rp_path_directory(path);
+    int code = folder ? rp_dir_make(folder, error)
+                      : rp_fail(error, -ENOMEM, NULL, "out of memory for a name");
+    free(folder);
+    return code;
+}
+
 /* ---- the source and the files ---------------------------------------------------------------- */
 
 static int find_shards(struct adding *adding, struct rp_error *error)
@@ -95,7 +160,7 @@ static int find_shards(struct adding *adding, struct rp_error *error)
                        "the config has no source `%.63s`", name);
     adding->first = first;
     adding->shards = rp_source_shards(rp_corpus_source(corpus, s));
-    return 0;
+    return check_output(adding, error);
 }
 
 static int compare_paths(const void *a, const void *b)
@@ -138,8 +203,7 @@ static int check_rows(const struct adding *adding, struct rp_error *error)
             return rp_fail(error, -RP_E_MISMATCH,
                            "files are taken in bytewise order of their names, one for each shard",
                            "%s: expected %" PRIu64 " rows, as %s has tokens, found %" PRIu64,
-                           adding->files[i].path, entries,
-                           rp_corpus_shard(adding->corpus, adding->first + i)->path,
+                           adding->files[i].path, entries, shard_of(adding, i)->path,
                            adding->files[i].rows);
     }
     for (uint32_t i = 0; i < adding->file_count; i++)
@@ -183,12 +247,12 @@ static int copy_rows(struct adding *adding, struct rp_side_writer *writer, uint6
 static int write_shard(struct adding *adding, uint32_t i, struct rp_error *error)
 {
     const struct arguments *arguments = adding->arguments;
-    const struct rp_shard *shard = rp_corpus_shard(adding->corpus, adding->first + i);
     struct rp_side_writer writer;
     char type[RP_SIDE_TYPE_BYTES], text[RP_CMD_TEXT_BYTES];
     uint64_t entries;
-    char *path = rp_sidefile_path(shard->path, arguments->column.name);
-    int code = path ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for a name");
+    char *path = path_of(adding, i);
+    int code = path ? make_folder(adding, path, error)
+                    : rp_fail(error, -ENOMEM, NULL, "out of memory for a name");
     if (code == 0)
         code = rp_sides_count_entries(adding->corpus, adding->first + i, arguments->column.name,
                                       &entries, error);
@@ -211,12 +275,11 @@ static int check_absent(const struct adding *adding, struct rp_error *error)
 {
     int code = 0;
     for (uint32_t i = 0; i < adding->shards && code == 0; i++) {
-        const struct rp_shard *shard = rp_corpus_shard(adding->corpus, adding->first + i);
-        char *path = rp_sidefile_path(shard->path, adding->arguments->column.name);
+        char *path = path_of(adding, i);
         if (!path || (!adding->arguments->replace && access(path, F_OK) == 0))
-            code = rp_fail(error, path ? -RP_E_USAGE : -ENOMEM,
-                           "give --replace, or choose another name",
-                           "%s: this column is there already", path ? path : shard->path);
+            code = rp_fail(
+                error, path ? -RP_E_USAGE : -ENOMEM, "give --replace, or choose another name",
+                "%s: this column is there already", path ? path : shard_of(adding, i)->path);
         free(path);
     }
     return code;
@@ -236,6 +299,8 @@ static int add(struct adding *adding, const glob_t *found, struct rp_error *erro
         code = rp_fail(error, -ENOMEM, NULL, "out of memory");
     for (uint32_t i = 0; i < adding->shards && code == 0; i++)
         code = write_shard(adding, i, error);
+    if (code == 0 && adding->arguments->output && !adding->arguments->quiet)
+        printf("copy them to %.*s\n", (int)adding->folder, shard_of(adding, 0)->path);
     return code;
 }
 
@@ -292,6 +357,8 @@ static const struct rp_option options[] = {
      .help = "the column, and the .npy file or the pattern of files with its values"},
     {RP_TEXT("source", "NAME", struct arguments, source),
      .help = "the source of the tokens (default: the only one)"},
+    {RP_TEXT("output", "DIR", struct arguments, output), .letter = 'o',
+     .help = "for shards in a store: write the columns below DIR, to be copied from there"},
     {RP_FLAG("bf16", struct arguments, bf16), .help = "values of two bytes are bfloat16"},
     {RP_FLAG("replace", struct arguments, replace), .help = "replace a column of this name"},
     {RP_FLAG("check", struct arguments, check),
@@ -313,9 +380,9 @@ int rp_cmd_column(int argc, char **argv)
             "dimension, or two with the values of a token in a row of at most 512 bytes. Tokens "
             "that separate documents have rows too. Several files are read in bytewise order of "
             "their names; if there are as many as shards, each must have the rows of its shard.\n\n"
-            "The column of PREFIX.bin is PREFIX.NAME.col, with a hash of each 4096 bytes. A run "
-            "that uses it need not stop for a new column, but it ends if one that it reads is "
-            "replaced.",
+            "The column of PREFIX.bin is PREFIX.NAME.col, with a hash of each 4096 bytes; that of "
+            "an object is an object next to it. A run that uses it need not stop for a new column, "
+            "but it ends if one that it reads is replaced.",
         .options = options,
         .takes = RP_TAKES_CONFIG,
         .check = check,
