@@ -92,11 +92,10 @@ static uint64_t entries_of(const struct rp_shard *shard, uint64_t token_offset)
 }
 
 int rp_sides_count_entries(const struct rp_corpus *corpus, uint32_t shard, const char *name,
-                           uint64_t *entries, struct rp_error *error)
+                           uint64_t *entries, uint64_t *token_offset, struct rp_error *error)
 {
-    uint64_t token_offset;
-    int code = find_token_offset(corpus, shard, name, &token_offset, error);
-    *entries = code < 0 ? 0 : entries_of(rp_corpus_shard(corpus, shard), token_offset);
+    int code = find_token_offset(corpus, shard, name, token_offset, error);
+    *entries = code < 0 ? 0 : entries_of(rp_corpus_shard(corpus, shard), *token_offset);
     return code;
 }
 

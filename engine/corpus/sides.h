@@ -42,10 +42,11 @@ RP_MUST_CHECK int rp_sides_open(struct rp_sides *sides, const struct rp_corpus *
                                 const struct rp_corpus_spec *spec, struct rp_error *error);
 void rp_sides_close(struct rp_sides *sides);
 
-/** The entries that a column of a shard has to have. Refuses as rp_sides_open. */
+/** The entries that a column of a shard has to have, and the byte of the first token. Refuses as
+ * rp_sides_open. */
 RP_MUST_CHECK int rp_sides_count_entries(const struct rp_corpus *corpus, uint32_t shard,
                                          const char *name, uint64_t *entries,
-                                         struct rp_error *error);
+                                         uint64_t *token_offset, struct rp_error *error);
 
 /** The columns of the corpus; `count` may be 0. */
 const struct rp_sides *rp_corpus_sides(const struct rp_corpus *corpus);

@@ -90,7 +90,7 @@ def test_entries_of_a_store_are_those_of_a_disk(corpus, columns, program, store,
 
 
 def test_a_corpus_index_lists_shards_of_a_store(corpus, columns, program, store, tmp_path):
-    """With its columns; killed and resumed as other ranks; the contract is that of the disk."""
+    """With its columns; killed and resumed as other ranks; one contract with the disk."""
     config = config_of(corpus, index=str(tmp_path / "all.rpi"), cache_dir=str(tmp_path / "cached"))
     path = tmp_path / "indexed.yaml"
     path.write_text(json.dumps(config))

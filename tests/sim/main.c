@@ -243,6 +243,7 @@ static const char *const found_elsewhere[] = {
     "side_not_shifted",
     "ignore_side_length",
     "trust_hashes_of_store",
+    "value_for_inserted",
     "landmark_of_another_stream",
     "leave_batch_out_of_digest",
     "leave_out_journal_stop",
