@@ -244,6 +244,7 @@ static const char *const found_elsewhere[] = {
     "ignore_side_length",
     "trust_hashes_of_store",
     "value_for_inserted",
+    "trust_side_size",
     "landmark_of_another_stream",
     "leave_batch_out_of_digest",
     "leave_out_journal_stop",
