@@ -8,7 +8,7 @@ from typing import Any
 from ._client import Client
 from ._library import RECORDS, SECTIONS
 from ._made import Recipe, Wishes
-from ._pairs import check_groups
+from ._pairs import REFERENCE, REFERENCES, check_groups
 from ._views import FLAT, ROWS, Form, look_at, tensor_of
 from .batch import Batch
 from .errors import UsageError
@@ -83,6 +83,7 @@ def form_of(client: Client, loader: Any) -> Form:
             f"prefetch_factor={(keep + ahead) * 2}, or a lower keep",
         )
     fields: Mapping[str, Field] = {}
+    hidden: set[str] = set()
     wishes: Wishes = loader._wishes
     sections = (*client.layout, *wishes.more_labels())
     tensors = tuple(name for name in sections if kind == "numpy" or name not in RECORDS)
@@ -91,6 +92,8 @@ def form_of(client: Client, loader: Any) -> Form:
         if profile == "pairs":
             check_groups(client.contract())
         fields = PROFILES[profile].fields
+        if profile == "pairs" and REFERENCE in sections:
+            fields, hidden = {**fields, **REFERENCES}, {REFERENCE}
     made = _made_of(wishes, client)
     if made and loader._is_static:
         raise UsageError(
@@ -124,7 +127,7 @@ def form_of(client: Client, loader: Any) -> Form:
             if section not in made
         },
         # records can be had all the same, by name; side columns were asked for by the config
-        names=(*fields, *(name for name in sections if name not in {*SECTIONS, *fields}))
+        names=(*fields, *(name for name in sections if name not in {*SECTIONS, *fields, *hidden}))
         if fields
         else tensors,
         went_on=f"was closed when the loader went on (keep={keep})",
