@@ -19,24 +19,25 @@ struct rp_tokenizer_id {
                                tokenizer is not known */
 };
 
-static inline bool rp_ids_know_tokenizer(const struct rp_tokenizer_id *id)
+static inline bool rp_tokenizer_is_known(const struct rp_tokenizer_id *id)
 {
     return rp_hash128_is_known(id->hash);
 }
 
 /** The tokenizer in PREFIX.tokens.json of a token file; PREFIX is the path without `.bin`, or all
  * of it. Unknown if there is no such file, or no hash in it. -RP_E_FORMAT: it cannot be read. */
-RP_MUST_CHECK int rp_ids_read_tokenizer(struct rp_tokenizer_id *id, const char *token_path,
-                                        struct rp_error *error);
+RP_MUST_CHECK int rp_tokenizer_read(struct rp_tokenizer_id *id, const char *token_path,
+                                    struct rp_error *error);
 
 /* The tokenizer of the shards of a corpus so far. */
 struct rp_tokenizer_known {
     struct rp_tokenizer_id id;
-    const char *source; /* the first shard's that has one; borrowed */
+    const char *source; /* of the first shard that has one; borrowed */
 };
-/** The next shard that has one. -RP_E_MISMATCH: it is another one, and the message names both. */
-RP_MUST_CHECK int rp_ids_take_tokenizer(struct rp_tokenizer_known *known,
-                                        const struct rp_tokenizer_id *id, const char *source,
-                                        const char *path, struct rp_error *error);
+/** Take the tokenizer of the next shard that has one. -RP_E_MISMATCH: it is not the one so far; the
+ * message names both. */
+RP_MUST_CHECK int rp_tokenizer_take(struct rp_tokenizer_known *known,
+                                    const struct rp_tokenizer_id *id, const char *source,
+                                    const char *path, struct rp_error *error);
 
 #endif
