@@ -102,14 +102,6 @@ const char *rp_corpus_index_path(const struct rp_corpus *corpus)
     return corpus->index ? corpus->index->path : NULL;
 }
 
-uint64_t rp_corpus_bytes(const struct rp_corpus *corpus)
-{
-    uint64_t bytes = 0;
-    for (uint32_t s = 0; s < corpus->source_count; s++)
-        bytes += corpus->sources[s].bytes;
-    return bytes;
-}
-
 /* Only a source with both files and objects needs a visit of its shards. */
 static uint64_t file_bytes(const struct rp_source *source)
 {

@@ -23,8 +23,8 @@
 #include "corpus/spans.h"
 #include "corpus/tokenizer_id.h"
 
-/* The formats: identifier, name. Their order is that of the numbers in sidecars, so a new one comes
- * last. Each has a reader (readers.h).
+/* The formats: identifier, name. Sidecars have the numbers of this order, so a new one comes last.
+ * Each has a reader (readers.h).
  *
  *     MEGATRON  NAME.bin + NAME.idx, MMIDIDX version 1
  *     RAW       headerless tokens (nanoGPT .bin); needs dtype and eos
@@ -283,9 +283,7 @@ char *rp_corpus_object_id(const struct rp_shard *shard);
 
 /** The path of the corpus index; NULL if shards were opened without one. */
 const char *rp_corpus_index_path(const struct rp_corpus *corpus);
-/** The bytes of all token files and objects. */
-uint64_t rp_corpus_bytes(const struct rp_corpus *corpus);
-/** Files on disks, those of side columns included: their bytes and their number. */
+/** The bytes and the number of files on disks: token files and files of side columns. */
 uint64_t rp_corpus_file_bytes(const struct rp_corpus *corpus);
 uint32_t rp_corpus_file_count(const struct rp_corpus *corpus);
 uint32_t rp_corpus_widest(const struct rp_corpus *corpus); /* bytes of the widest token */

@@ -86,8 +86,8 @@ static int open_shards(struct rp_corpus *corpus, uint32_t s, const struct rp_cor
             return rp_remote_context(options.find.remote, code, error);
         corpus->shard_count++;
         if (opened->shard.tokenizer)
-            code = rp_tokenizer_take(&corpus->tokenizer, opened->shard.tokenizer,
-                                     corpus->sources[s].name, opened->shard.path, error);
+            code = rp_ids_take_tokenizer(&corpus->tokenizer, opened->shard.tokenizer,
+                                         corpus->sources[s].name, opened->shard.path, error);
         if (code < 0)
             return code;
         if (opened->found.data_missing)
@@ -156,9 +156,9 @@ static int take_listed(struct rp_corpus *corpus, struct rp_source *source, uint3
         source->objects += segment->shape.objects;
     }
     int code = 0;
-    if (rp_tokenizer_is_known(&listed->tokenizer))
-        code = rp_tokenizer_take(&corpus->tokenizer, &listed->tokenizer, source->name,
-                                 corpus->index->path, error);
+    if (rp_ids_know_tokenizer(&listed->tokenizer))
+        code = rp_ids_take_tokenizer(&corpus->tokenizer, &listed->tokenizer, source->name,
+                                     corpus->index->path, error);
     return code < 0 ? code : rp_listed_keep_queries(source, spec, error);
 }
 

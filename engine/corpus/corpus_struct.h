@@ -22,7 +22,7 @@ struct rp_source {
     uint32_t *bucket; /* [b] segment of document b << bucket_shift */
     unsigned bucket_shift;
     uint32_t first_shard, shard_count;
-    uint64_t documents, tokens; /* of its range */
+    uint64_t documents, tokens; /* in its range */
     uint64_t before_range;      /* documents before its range (range.h) */
     bool is_open, is_percent;   /* its range: as in struct rp_source_range */
     bool has_mask, drop_untrained;

@@ -110,7 +110,7 @@ static int find_claim(struct rp_found *found, const struct rp_probe *probe, stru
 /* A declared format that the first bytes contradict would give junk tokens without any error. */
 static int check_declared(struct rp_found *found, struct rp_probe *probe, struct rp_error *error)
 {
-    const struct rp_reader *reader = rp_reader_of(found->format);
+    const struct rp_reader *reader = rp_readers_find(found->format);
     char why[256];
     probe->is_declared = true;
     if (!reader->claim)

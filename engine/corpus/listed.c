@@ -79,9 +79,9 @@ static bool is_url_of(const char *url, size_t bytes, const char *name)
     return false;
 }
 
-/* The URL of an object, with the query of its URL in the configuration: its own, else that of its
- * folder or pattern. A query may be a signature, so it is sent only with the objects that it was
- * given for. The caller frees the URL; NULL when out of memory. */
+/* The URL of an object, with the query that its own URL has in the configuration, or else the URL
+ * of its folder or pattern. A query may be a signature, so it is sent only with the objects that it
+ * was given for. The caller frees the URL; NULL when out of memory. */
 static char *url_of(const struct rp_source *source, const char *name)
 {
     const char *query = "";

@@ -25,7 +25,7 @@ struct rp_document_range {
 bool rp_range_parse(const char *text, struct rp_document_range *range);
 
 struct rp_fingerprint;
-/** Turn the fingerprint of all documents into that of `count` documents from `first` on. */
+/** Change the fingerprint of all documents to the one of `count` documents from `first` on. */
 void rp_range_fingerprint(struct rp_fingerprint *fingerprint, uint64_t first, uint64_t count);
 
 struct rp_source;

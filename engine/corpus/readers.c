@@ -18,7 +18,7 @@ const struct rp_reader *const rp_readers[] = {
 };
 const size_t rp_readers_count = RP_ARRAY_COUNT(rp_readers);
 
-const struct rp_reader *rp_reader_of(enum rp_format format)
+const struct rp_reader *rp_readers_find(enum rp_format format)
 {
     for (size_t i = 0; i < rp_readers_count; i++)
         if (rp_readers[i]->format == format)
@@ -133,7 +133,7 @@ int rp_readers_check_mask(enum rp_format format, const struct rp_mask_choice *ch
                           const struct rp_mask_origin *origin, const char *path,
                           struct rp_error *error)
 {
-    const struct rp_reader *reader = rp_reader_of(format);
+    const struct rp_reader *reader = rp_readers_find(format);
     bool is_named = !rp_mask_is_none(choice) && !rp_mask_is_auto(choice);
     if (!is_named || origin || !reader->holds_no_mask)
         return rp_mask_check(choice, origin, path, error);

@@ -85,8 +85,8 @@ RP_MUST_CHECK int rp_readers_check_mask(enum rp_format format, const struct rp_m
                                         const struct rp_mask_origin *origin, const char *path,
                                         struct rp_error *error);
 
-/* The name of a companion file: the token file's name, in which `add` replaces `cut` at the end. No
- * companion if the name does not end with `cut`. A `cut` of "/" is the whole name of the file. */
+/* The name of a companion file: `add` replaces `cut` at the end of the token file's name; without
+ * `cut` at its end, there is no companion. A `cut` of "/" is the whole name of the file. */
 struct rp_companion {
     const char *cut, *add;
 };
@@ -121,7 +121,7 @@ struct rp_reader {
 };
 
 /** The reader of a format; NULL for AUTO. */
-const struct rp_reader *rp_reader_of(enum rp_format format);
+const struct rp_reader *rp_readers_find(enum rp_format format);
 
 /** The reader that claims a file without a declared format. 1: *reader_out is it. 0: no reader
  * claims it. Negative: a reader knows the file and cannot read it. by_bytes: names do not count,
@@ -136,7 +136,7 @@ int rp_readers_refuse(const struct rp_probe *probe, const char *found, const cha
 /** The same, with the command that converts the file as the hint. */
 int rp_readers_convert(const struct rp_probe *probe, const char *found, struct rp_error *error);
 
-/* All readers, in the order in which they may claim a file or a folder. */
+/* All readers. The first one that claims a file or a folder reads it. */
 extern const struct rp_reader *const rp_readers[];
 extern const size_t rp_readers_count;
 

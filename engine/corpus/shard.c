@@ -277,7 +277,7 @@ static int fail_no_sidecar(const struct rp_opened *opened, struct rp_error *erro
 static int build_table(struct rp_opened *opened, const struct rp_open_options *options, int fd,
                        struct rp_error *error)
 {
-    const struct rp_reader *reader = rp_reader_of(opened->found.format);
+    const struct rp_reader *reader = rp_readers_find(opened->found.format);
     struct rp_reader_options declared = rp_found_options(&opened->found);
     struct rp_probe probe;
     uint64_t tokens;
@@ -341,7 +341,7 @@ static void begin_segment(struct rp_opened *opened)
     if (!sidecar)
         return;
     opened->shard.block_hashes = rp_index_blocks(opened->segment, &opened->found.record);
-    if (rp_tokenizer_is_known(&sidecar->sources[0].tokenizer))
+    if (rp_ids_know_tokenizer(&sidecar->sources[0].tokenizer))
         opened->shard.tokenizer = &sidecar->sources[0].tokenizer;
 }
 

@@ -82,7 +82,7 @@ static int add_documents(struct rp_opened *opened, const struct rp_probe *probe,
                          const struct rp_progress *progress, struct scanned *scanned,
                          struct rp_error *error)
 {
-    const struct rp_reader *reader = rp_reader_of(opened->found.format);
+    const struct rp_reader *reader = rp_readers_find(opened->found.format);
     struct rp_reader_options options = rp_found_options(&opened->found);
     struct rp_index_record *record = &scanned->record;
     struct rp_sink sink = {.path = probe->path,
@@ -151,7 +151,7 @@ static int scan(struct rp_opened *opened, int fd, const struct rp_progress *prog
     struct rp_probe probe;
     int code = rp_shard_probe(opened, fd, &probe, error);
     if (code == 0)
-        code = rp_tokenizer_read(&scanned->tokenizer, opened->shard.path, error);
+        code = rp_ids_read_tokenizer(&scanned->tokenizer, opened->shard.path, error);
     if (code == 0)
         code = opened->found.format == RP_FORMAT_MEGATRON
                    ? add_tokens(opened, &probe, progress, scanned, error)

@@ -39,7 +39,8 @@ static bool take_file(struct rp_tokenizer_id *id, json_t *file)
     return true;
 }
 
-int rp_tokenizer_read(struct rp_tokenizer_id *id, const char *token_path, struct rp_error *error)
+int rp_ids_read_tokenizer(struct rp_tokenizer_id *id, const char *token_path,
+                          struct rp_error *error)
 {
     json_error_t problem = {.text = "no such object"};
     char *text = NULL;
@@ -69,11 +70,11 @@ static void write_text(const struct rp_tokenizer_id *id, char *text, size_t byte
     snprintf(text, bytes, "%s (%s)", id->name, rp_hash128_hex(id->hash, hex));
 }
 
-int rp_tokenizer_take(struct rp_tokenizer_known *known, const struct rp_tokenizer_id *id,
-                      const char *source, const char *path, struct rp_error *error)
+int rp_ids_take_tokenizer(struct rp_tokenizer_known *known, const struct rp_tokenizer_id *id,
+                          const char *source, const char *path, struct rp_error *error)
 {
     char expected[128], found[128];
-    if (!rp_tokenizer_is_known(&known->id))
+    if (!rp_ids_know_tokenizer(&known->id))
         *known = (struct rp_tokenizer_known){*id, source};
     if (rp_hash128_equal(id->hash, known->id.hash))
         return 0;

@@ -3,7 +3,7 @@
  *
  * The companion file PREFIX.tokens.json names it: `ringpack convert` writes one, and people may
  * write one for files of their own. `ringpack index` copies the identity into the sidecar, and all
- * shards of a corpus that have one must have the same. */
+ * shards of a corpus that have one must have the same. In rp_ids_…, the ids are token ids. */
 #ifndef RP_CORPUS_TOKENIZER_ID_H
 #define RP_CORPUS_TOKENIZER_ID_H
 
@@ -19,25 +19,25 @@ struct rp_tokenizer_id {
                                tokenizer is not known */
 };
 
-static inline bool rp_tokenizer_is_known(const struct rp_tokenizer_id *id)
+static inline bool rp_ids_know_tokenizer(const struct rp_tokenizer_id *id)
 {
     return rp_hash128_is_known(id->hash);
 }
 
 /** The tokenizer in PREFIX.tokens.json of a token file; PREFIX is the path without `.bin`, or all
  * of it. Unknown if there is no such file, or no hash in it. -RP_E_FORMAT: it cannot be read. */
-RP_MUST_CHECK int rp_tokenizer_read(struct rp_tokenizer_id *id, const char *token_path,
-                                    struct rp_error *error);
+RP_MUST_CHECK int rp_ids_read_tokenizer(struct rp_tokenizer_id *id, const char *token_path,
+                                        struct rp_error *error);
 
 /* The tokenizer of the shards of a corpus so far. */
 struct rp_tokenizer_known {
     struct rp_tokenizer_id id;
-    const char *source; /* of the first shard that has one; borrowed */
+    const char *source; /* the first one's that names a tokenizer; borrowed */
 };
 /** Take the tokenizer of the next shard that has one. -RP_E_MISMATCH: it is not the one so far; the
  * message names both. */
-RP_MUST_CHECK int rp_tokenizer_take(struct rp_tokenizer_known *known,
-                                    const struct rp_tokenizer_id *id, const char *source,
-                                    const char *path, struct rp_error *error);
+RP_MUST_CHECK int rp_ids_take_tokenizer(struct rp_tokenizer_known *known,
+                                        const struct rp_tokenizer_id *id, const char *source,
+                                        const char *path, struct rp_error *error);
 
 #endif

@@ -31,7 +31,8 @@ static void test_it_answers_as_opened_shards_do(void **state)
     struct rp_source_spec hints = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
     for (uint32_t i = 0; i < SHARDS; i++)
         assert_int_equal(
-            rp_sidecar_build(paths[i], &(struct rp_sidecar_build_options){.hints = &hints}, &error), 0);
+            rp_sidecar_build(paths[i], &(struct rp_sidecar_build_options){.hints = &hints}, &error),
+            0);
     assert_int_equal(open_corpus_with(&opened, NULL, &error), 0);
     assert_int_equal(compare(made, opened, &error), 0);
     as = rp_corpus_fingerprint(opened);

@@ -258,9 +258,10 @@ static void test_pages_of_a_large_table_are_verified_at_first_use(void **state)
     const uint64_t table = 4096;
     const uint64_t wrong[] = {table + 8 * 20000, table + 8 * MANY + 4 * 9000};
     for (size_t i = 0; i < 2; i++) {
-        assert_int_equal(
-            rp_sidecar_build("many.bin", &(struct rp_sidecar_build_options){.hints = &hints}, &error),
-            0);
+        assert_int_equal(rp_sidecar_build("many.bin",
+                                          &(struct rp_sidecar_build_options){.hints = &hints},
+                                          &error),
+                         0);
         FILE *file = fopen("many.bin.rpi", "r+b");
         assert_non_null(file);
         assert_int_equal(fseek(file, (long)wrong[i], SEEK_SET), 0);
@@ -298,7 +299,8 @@ static void test_a_large_block_table_is_read_when_it_is_used(void **state)
     put_file("large.bin", "\1", 1);
     assert_int_equal(truncate("large.bin", (off_t)MANY * RP_BLOCK_BYTES), 0);
     assert_int_equal(
-        rp_sidecar_build("large.bin", &(struct rp_sidecar_build_options){.hints = &hints}, &error), 0);
+        rp_sidecar_build("large.bin", &(struct rp_sidecar_build_options){.hints = &hints}, &error),
+        0);
     FILE *file = fopen("large.bin.rpi", "r+b");
     assert_non_null(file);
     /* a document, its record, two counts and three buckets are before the hashes */
@@ -311,7 +313,8 @@ static void test_a_large_block_table_is_read_when_it_is_used(void **state)
     assert_non_null(strstr(error.hint, "ringpack index large.bin"));
     rp_corpus_close(corpus);
     assert_int_equal(
-        rp_sidecar_build("large.bin", &(struct rp_sidecar_build_options){.hints = &hints}, &error), 0);
+        rp_sidecar_build("large.bin", &(struct rp_sidecar_build_options){.hints = &hints}, &error),
+        0);
     assert_int_equal(open_one(&corpus, "large.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), 0);
     assert_int_equal(rp_shard_check_sidecar(rp_corpus_shard(corpus, 0), &error), 0);
     rp_corpus_close(corpus);
@@ -390,9 +393,9 @@ static void test_index_directory(void **state)
     put_file("b/s.bin", "\1\0\2\0\3\0", 6);
     for (int i = 0; i < 2; i++)
         assert_int_equal(rp_sidecar_build(shards[i],
-                                        &(struct rp_sidecar_build_options){.hints = &hints,
-                                                                         .index_dir = "index/deep"},
-                                        &error),
+                                          &(struct rp_sidecar_build_options){
+                                              .hints = &hints, .index_dir = "index/deep"},
+                                          &error),
                          0);
     assert_int_not_equal(access("a/s.bin.rpi", F_OK), 0);
     assert_int_equal(rp_corpus_open(&corpus, &spec, &error),

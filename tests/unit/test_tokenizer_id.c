@@ -55,7 +55,7 @@ static void one_tokenizer_is_known_and_two_are_refused(void **state)
     put_shard("c", LLAMA);
     put_shard("d", GPT2);
     assert_int_equal(open_all((const char *[]){"b.bin", NULL}, &id, &error), 0);
-    assert_false(rp_tokenizer_is_known(&id));
+    assert_false(rp_ids_know_tokenizer(&id));
     assert_int_equal(open_all((const char *[]){"b.bin", "a.bin", "d.bin", NULL}, &id, &error), 0);
     assert_string_equal(id.name, "gpt2");
     assert_int_equal(id.hash.high, 0x0123456789abcdef);
@@ -80,7 +80,7 @@ static void bytes_are_a_tokenizer_and_a_name_alone_is_none(void **state)
     for (size_t i = 0; i < 3; i++) {
         put_shard("a", unknown[i]);
         assert_int_equal(open_all((const char *[]){"a.bin", NULL}, &id, &error), 0);
-        assert_false(rp_tokenizer_is_known(&id));
+        assert_false(rp_ids_know_tokenizer(&id));
     }
 }
 
@@ -101,7 +101,7 @@ static void a_file_that_says_nonsense_is_refused(void **state)
         struct rp_tokenizer_id id;
         struct rp_error error;
         put_file("x.tokens.json", bad[i], strlen(bad[i]));
-        if (rp_tokenizer_read(&id, "x.bin", &error) != -RP_E_FORMAT)
+        if (rp_ids_read_tokenizer(&id, "x.bin", &error) != -RP_E_FORMAT)
             fail_msg("%s is taken", bad[i]);
         assert_says(&error, "x.tokens.json|expected");
     }

@@ -119,7 +119,7 @@ void rp_inspection_print(const char *path, const struct rp_inspection *inspectio
         printf("  mask         %s, %s of %s tokens trained\n", inspection->mask,
                rp_cmd_count_text(inspection->trained_tokens, a),
                rp_cmd_count_text(inspection->tokens, b));
-    if (rp_tokenizer_is_known(&inspection->tokenizer))
+    if (rp_ids_know_tokenizer(&inspection->tokenizer))
         printf("  tokenizer    %s (%s)\n", inspection->tokenizer.name,
                rp_hash128_hex(inspection->tokenizer.hash, hex));
     bool full = fingerprint_is_full(inspection);
@@ -160,7 +160,7 @@ json_t *rp_inspection_json(const char *path, const struct rp_inspection *inspect
     for (size_t i = 0; i < warnings.count; i++)
         json_array_append_new(warning_list, json_string(warnings.text[i]));
     json_t *tokenizer = json_null();
-    if (rp_tokenizer_is_known(&inspection->tokenizer))
+    if (rp_ids_know_tokenizer(&inspection->tokenizer))
         tokenizer = json_pack("{s:o, s:s}", "name", rp_cmd_json_text(inspection->tokenizer.name),
                               "xxh3_128", rp_hash128_hex(inspection->tokenizer.hash, hex));
     return json_pack(

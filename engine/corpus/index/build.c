@@ -54,7 +54,7 @@ static bool has_same_declaration(const struct rp_index_source *older,
     return true;
 }
 
-/* Of an object, in its store or in index_dir. take_older_shards compares the address. */
+/* An object has it in its store or in index_dir. take_older_shards compares the address. */
 static const char another_sidecar[] = "has another sidecar now";
 
 /* The change of a shard since the older index was made; NULL: none. A sidecar that is gone is no

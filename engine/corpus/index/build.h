@@ -20,7 +20,7 @@
  * are read.
  *
  * Invariants: the index at PATH is complete at every moment: it is replaced by rename, or appended
- * data counts from the moment in which a slot is written. One build at a time has PATH.work. */
+ * data counts once its slot is written. One build at a time has PATH.work. */
 #ifndef RP_CORPUS_INDEX_BUILD_H
 #define RP_CORPUS_INDEX_BUILD_H
 

@@ -17,7 +17,7 @@ static void begin_source(struct rp_indexing *build, uint32_t s)
         return;
     const struct rp_index_source *older = &build->older->sources[s];
     build->draft.sources[s] = *older;
-    if (rp_tokenizer_is_known(&older->tokenizer))
+    if (rp_ids_know_tokenizer(&older->tokenizer))
         source->tokenizer = (struct rp_tokenizer_known){older->tokenizer,
                                                         build->options.sources[s].name};
     snprintf(source->found_mask, sizeof source->found_mask, "%s",
@@ -60,9 +60,9 @@ static int lay_out_source(struct rp_indexing *build, uint32_t s, struct rp_error
         code = rp_mask_take(source->found_mask,
                             shard->record.mask.name[0] ? &shard->record.mask : NULL, shard->path,
                             draft->shards ? "the first shard of the source" : NULL, error);
-        if (code == 0 && rp_tokenizer_is_known(&shard->tokenizer))
-            code = rp_tokenizer_take(&source->tokenizer, &shard->tokenizer, spec->name, shard->path,
-                                     error);
+        if (code == 0 && rp_ids_know_tokenizer(&shard->tokenizer))
+            code = rp_ids_take_tokenizer(&source->tokenizer, &shard->tokenizer, spec->name,
+                                         shard->path, error);
         add_shard(shard, &source->shape, draft);
     }
     source->shape.table.has_extents = true;
@@ -101,7 +101,7 @@ static int make_texts(struct rp_indexing *build, uint32_t s)
     return 0;
 }
 
-/* Older segments stay where they are; each source with new shards gets one more. */
+/* Keep the older segments, and give each source with new shards one more. */
 static int make_segments(struct rp_indexing *build, struct rp_error *error)
 {
     struct rp_index *draft = &build->draft;

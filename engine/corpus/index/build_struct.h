@@ -65,7 +65,7 @@ struct rp_indexing {
     size_t remote_count;
     struct rp_build_source *sources;
     /* the file that is written, and its contents */
-    struct rp_new_file file; /* not published where it appends */
+    struct rp_new_file file; /* unused by an append */
     struct rp_index_writer writer;
     struct rp_index draft;
 };

@@ -92,7 +92,7 @@ struct rp_index_segment {
     uint32_t first_shard;               /* likewise */
     uint32_t number;                    /* in the corpus */
     const struct rp_megatron *megatron; /* the .idx with the documents; NULL: not Megatron */
-    struct rp_table table;              /* of Megatron: only spans */
+    struct rp_table table;              /* Megatron: only spans */
     struct rp_opened *opened;
     struct rp_index *index;
     struct rp_index_shape shape;
@@ -143,7 +143,7 @@ struct rp_index_source {
 struct rp_index {
     char *path, *directory; /* for display; an object has its URL */
     char *file;             /* the mapped file; also for a fetched index */
-    const char *token_path; /* of a sidecar; NULL: a corpus index */
+    const char *token_path; /* a sidecar's; NULL: a corpus index */
     struct rp_map map;
     struct rp_stamp known;    /* the file's stamp at the last check */
     uint64_t generation, end; /* the newest head's */
@@ -160,7 +160,7 @@ struct rp_index {
 struct rp_index_open_options {
     const char *path;       /* in messages */
     const char *file;       /* NULL: the file is at `path` */
-    const char *token_path; /* of a sidecar, borrowed until close; NULL: a corpus index */
+    const char *token_path; /* a sidecar's, borrowed until close; NULL: a corpus index */
     bool to_repair;         /* one of two slots may be damaged; the other one counts then */
 };
 /** Open a file and check its header and head. -ENOENT, -RP_E_CORRUPT, -RP_E_VERSION, … with the

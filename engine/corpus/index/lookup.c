@@ -151,7 +151,7 @@ bool rp_index_get_record(const struct rp_index_segment *segment, uint32_t shard,
     if (!rp_tree_verify_range(&segment->tree, at, RP_INDEX_RECORD_BYTES))
         return false;
     rp_index_decode_record(segment->tree.data + at, record);
-    if (rp_token_width(record->type) == 0 || !rp_reader_of(record->format) ||
+    if (rp_token_width(record->type) == 0 || !rp_readers_find(record->format) ||
         record->token_offset > record->bytes ||
         !rp_range_inside(record->first_block, rp_div_up(record->bytes, RP_BLOCK_BYTES),
                          segment->shape.blocks))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* path — paths as an index holds them (index.h). Of a path, the directory before any wildcard is
+/* path — paths as an index holds them (index.h). The directory of a path, up to a wildcard, is
  * resolved, and the rest is kept, so a file has the same stored path from every working directory.
- * Of a URL, the display URL is stored. */
+ * A URL is stored as its display URL. */
 #include <errno.h>
 #include <stdlib.h>
 

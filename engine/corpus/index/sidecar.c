@@ -47,7 +47,7 @@ static int take_record(const struct rp_index *index, struct rp_index_record *rec
                        "%s: it is not the index of one file, but that of a corpus", index->path);
     if (!rp_index_get_record(segment, 0, record, NULL))
         return rp_index_fail_damaged(index, "record of the shard", error);
-    const struct rp_reader *reader = rp_reader_of(record->format);
+    const struct rp_reader *reader = rp_readers_find(record->format);
     bool fits = record->documents == segment->shape.table.documents &&
                 record->tokens == segment->tokens && record->first_block == 0 &&
                 segment->shape.blocks == rp_div_up(record->bytes, RP_BLOCK_BYTES) &&

@@ -15,7 +15,7 @@
 struct rp_index_writer {
     const char *path; /* for messages */
     int fd;           /* open for reading and writing */
-    uint64_t end;     /* of the older index, where an append begins; 0: the file is new */
+    uint64_t end;     /* where an append begins; 0: the file is new */
     uint8_t *map;     /* the bytes of new segments and columns */
     uint8_t *memory;  /* `map`, if it is allocated and not mapped */
     uint64_t map_at, map_bytes;

@@ -26,7 +26,7 @@ struct rp_arrow_schema {
     struct rp_arrow_column ids, attention, trained;
     bool has_attention;           /* a column `attention_mask`: its zeros are padding */
     bool has_trained;             /* a mask: a column that says which tokens are trained */
-    struct rp_mask_origin origin; /* of the mask */
+    struct rp_mask_origin origin; /* the mask's */
     char name[RP_COLUMN_BYTES];
 };
 
@@ -63,7 +63,7 @@ struct rp_arrow_scratch {
     struct rp_arrow_bytes {
         uint8_t *bytes;
         size_t capacity;
-    } tokens, entries; /* of a row longer than a window; entries also if they were bits */
+    } tokens, entries; /* copies of a row longer than a window; entries also if they were bits */
 };
 void rp_arrow_scratch_release(struct rp_arrow_scratch *scratch);
 

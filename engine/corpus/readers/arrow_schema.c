@@ -74,8 +74,8 @@ static uint64_t child_at(struct rp_flat *flat, const struct field *field, uint32
     return rp_flat_follow(flat, field->children.at + 4 * (uint64_t)i);
 }
 
-/* Count a field and its children. Of a dictionary only the indices are here: its values are in
- * batches of their own. */
+/* Count a field and its children. A dictionary has only its indices here: its values are
+ * in batches of their own. */
 static void count_field(struct rp_flat *flat, uint64_t at, unsigned depth, struct counted *counted)
 {
     struct field field = read_field(flat, at);

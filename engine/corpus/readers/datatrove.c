@@ -4,7 +4,7 @@
  *     NAME.ds           bare tokens, u16 or u32
  *     NAME.ds.index     u64 ends[documents], in tokens
  *     NAME.ds.metadata  text: TOKENIZER|bytes of a token, tokens, and a number for people
- *     NAME.ds.loss      a mask, one byte a token: 0 where it is not trained. May be missing
+ *     NAME.ds.loss      a mask, one byte for each token: 0 = not trained. May be missing
  *
  * The mask is read once, into spans, in the order of the documents. The width of a token is in the
  * metadata and nowhere else. A .ds has no magic, so it is recognised by its name and its .index. */

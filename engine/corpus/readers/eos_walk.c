@@ -11,7 +11,7 @@
 
 struct walking {
     struct rp_sink *sink;
-    struct rp_byte_mask mask; /* of a raw file */
+    struct rp_byte_mask mask; /* the raw file's, if it has one */
     uint64_t documents;
     uint64_t start; /* first token of the document that is not emitted yet */
     bool has_start;

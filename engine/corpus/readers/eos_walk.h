@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eos_walk.h — files of only tokens, in which a special token, EOS, separates the documents: raw,
+/* eos_walk.h — files of only tokens, whose documents are separated by a special token, EOS: raw,
  * npy and llm.c. */
 #ifndef RP_CORPUS_READERS_EOS_WALK_H
 #define RP_CORPUS_READERS_EOS_WALK_H

@@ -32,7 +32,7 @@ struct walking {
     const struct rp_reader_options *options;
     struct rp_mds_header header;
     struct rp_samples samples;
-    enum rp_token_type type; /* of the samples so far; NONE: not known yet */
+    enum rp_token_type type; /* the samples' so far; NONE: not known yet */
 };
 
 /* The values of one column in one sample, and the ids among them. */

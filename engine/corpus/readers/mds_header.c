@@ -41,7 +41,7 @@ struct choice {
     const char *declared;
     enum rp_id_rank rank;
     unsigned count;       /* columns of that rank */
-    const char *encoding; /* of the newest of them, if it holds no ids; else NULL */
+    const char *encoding; /* the newest one's, if it holds no ids; else NULL */
     const char *text;     /* a column of text; NULL: none */
     char columns[160];    /* all columns, for messages */
 };

@@ -3,7 +3,7 @@
  *
  *     NAME.npy     bare tokens; in spite of its name it has no header of numpy
  *     NAME.csv.gz  a row for each document: its first token, the token after its last one, then
- *                  ignored columns (id, src, loc), in which a text may be quoted
+ *                  ignored columns (id, src, loc), whose texts may be quoted
  *
  * A companion file may hold a mask (byte_mask.h). The documents are exactly the rows: no EOS is
  * searched for. The rows are contiguous, from the first token of the file to its last; anything
