@@ -78,7 +78,7 @@ static bool is_type(const struct rp_side_type *type)
 
 char *rp_sidefile_path(const char *token_path, const char *name)
 {
-    size_t stem = strlen(token_path) - (rp_text_has_suffix(token_path, ".bin") ? 4 : 0);
+    size_t stem = rp_text_stem(token_path, ".bin");
     return rp_asprintf("%.*s.%s.col", (int)stem, token_path, name);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "plan/docs_per_row.h"
 #include "plan/v2/calendar_parts.h"
 
 /* ---- the default of max_docs_per_row (section 1.3) ------------------------------------------- */
@@ -13,7 +14,6 @@
 #define RUN_DOCUMENTS 64u
 #define SAMPLE_MAX (RUNS * RUN_DOCUMENTS)
 #define STANDARD_MIN 32u
-#define SHORT_SHARE 100u
 #define OPEN_ROWS_BYTES_MAX (UINT32_C(1) << 22)
 #define FRAGMENT_BYTES 24u
 
@@ -44,32 +44,6 @@ static uint32_t take_sample(uint32_t *sizes, const struct rp_stream_source *sour
     return count;
 }
 
-static uint64_t sum_up_to(const uint32_t *sizes, uint32_t count, uint32_t size)
-{
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < count; i++)
-        sum += sizes[i] <= size ? sizes[i] : 0;
-    return sum;
-}
-
-/* Fragments that a row of this source needs. The size is found by halving and not by sorting, which
- * takes longer. */
-static uint32_t wanted_of(const uint32_t *sizes, uint32_t count, uint32_t L)
-{
-    uint64_t sum = sum_up_to(sizes, count, L);
-    uint32_t low = 1, high = L;
-    if (sum == 0)
-        return 1;
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        if (sum_up_to(sizes, count, middle) * SHORT_SHARE > sum)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return (uint32_t)rp_div_up(L, low) + 1;
-}
-
 int rp_calendar_default_docs(struct rp_calendar_making *making, uint32_t *max_docs_per_row)
 {
     const struct rp_calendar *calendar = making->calendar;
@@ -88,7 +62,7 @@ int rp_calendar_default_docs(struct rp_calendar_making *making, uint32_t *max_do
             continue;
         uint32_t count = take_sample(making->sample, source, now->documents[j], has_bos + has_eos,
                                      now);
-        wanted = rp_max_u64(wanted, wanted_of(making->sample, count, now->seq_len));
+        wanted = rp_max_u64(wanted, rp_docs_wanted(making->sample, count, now->seq_len));
     }
     if (now->packing == RP_PACKING_BEST_FIT)
         most = OPEN_ROWS_BYTES_MAX / (FRAGMENT_BYTES * now->window);
