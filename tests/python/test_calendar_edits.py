@@ -183,3 +183,48 @@ def test_refused_changes(program, folder, sources, saved, change, keys, message)
     assert told.value.hint
     if change is more_documents:
         assert "`ringpack grow RUN web=61 --at-step STEP`" in told.value.hint
+
+
+@pytest.fixture
+def growing(tmp_path):
+    """Loaders of a source of two shards, with 40 and 20 documents, and a checkpoint_dir."""
+
+    def shard(number, count):
+        documents = [[n] * (7 * n % 90 + 1) for n in range(count)]
+        write_megatron(tmp_path / f"shard{number}", documents)
+
+    def load(*stages, kept="kept", **keys):
+        source = {"name": "web", "path": tmp_path / "shard*.bin", "max_epochs": 2}
+        own = {**BASE, "stages": [*stages], "checkpoint_dir": tmp_path / kept, "run_dir": tmp_path}
+        return ringpack.Loader(corpus=[source], **own, **keys)
+
+    shard(0, 40), shard(1, 20)
+    load.shard = shard
+    return load
+
+
+def test_documents_of_stage_0_hold_at_a_start_at_row_0(growing):
+    """The index has more, and the start takes none of them, as the first one did."""
+    stages = {"until": "4 steps", "documents": {"web": 40}}, {"documents": {"web": 60}}
+    with growing(*stages, kept="whole") as whole:
+        rows = rows_of(whole, 60, ["web"])
+    for _ in range(2):
+        with growing(*stages) as loader:
+            assert loader.progress()["sources"]["web"]["epoch_documents"] == 40
+    with growing(*stages) as loader:
+        assert loader.next_row == 0 and rows_of(loader, 60, ["web"]) == rows
+    assert max(document for row in rows.values() for _, document, *_ in row) > 40
+
+
+def test_documents_that_were_appended_at_row_0_are_refused(growing):
+    stages = {"until": "10 steps"}, {"weights": {"web": 1}}
+    with growing(*stages) as loader:
+        rows = rows_of(loader, 60, ["web"])
+    with growing(*stages, kept="other"):
+        pass
+    growing.shard(2, 5)
+    with pytest.raises(ringpack.CheckpointMismatchError, match="documents were appended") as told:
+        growing(*stages, kept="other").attach()
+    assert "begin a new stream" in told.value.hint and "`grow: false`" in told.value.hint
+    with growing(*stages, kept="other", grow=False) as loader:
+        assert rows_of(loader, 60, ["web"]) == rows
