@@ -216,14 +216,15 @@ class Streamed(Passing):
         super()._settle()
         self._connection["run"] = f"{self._parent.run}.{self._name}"
 
+    def _start_own_engine(self) -> None:
+        if self._parent is None:
+            super()._start_own_engine()
+        else:
+            self._parent._start_own_engine()
+
     def _attach_once(self) -> Client:
-        parent = self._parent
-        if parent is not None:
-            parent._settle()
-            if parent._command is not None:
-                parent._start_engine()
         client = super()._attach_once()
-        if parent is None:
+        if self._parent is None:
             try:
                 self._visit_others()
             except BaseException:
@@ -289,7 +290,10 @@ class Streamed(Passing):
         self._settle()
         before, self._token = self._token, token
         try:
-            client = self._try_engine(time.monotonic(), patience or self._connect_timeout)
+            if patience is None:
+                client = self._find_engine(self._closes)
+            else:
+                client = self._try_engine(time.monotonic(), patience)
         except CheckpointMismatchError as failure:
             said = f"stream {self._name}: {failure.args[0]}"
             raise CheckpointMismatchError(said, failure.hint) from None
