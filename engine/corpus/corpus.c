@@ -124,16 +124,16 @@ uint64_t rp_corpus_file_bytes(const struct rp_corpus *corpus)
     for (uint32_t s = 0; s < corpus->source_count; s++)
         bytes += file_bytes(&corpus->sources[s]);
     for (uint32_t c = 0; c < corpus->sides.count; c++)
-        bytes += corpus->sides.columns[c].bytes;
+        bytes += corpus->sides.columns[c].file_bytes;
     return bytes;
 }
 
 uint32_t rp_corpus_file_count(const struct rp_corpus *corpus)
 {
-    uint32_t count = corpus->sides.count * corpus->shard_count;
+    uint32_t count = 0;
     for (uint32_t s = 0; s < corpus->source_count; s++)
         count += corpus->sources[s].shard_count - corpus->sources[s].objects;
-    return count;
+    return count * (1 + corpus->sides.count);
 }
 
 uint32_t rp_corpus_widest(const struct rp_corpus *corpus)

@@ -319,7 +319,7 @@ int rp_corpus_open(struct rp_corpus **corpus_out, const struct rp_corpus_spec *s
     if (code == 0)
         code = take_ranges(corpus, spec, error);
     if (code == 0 && spec->sides)
-        code = rp_sides_open(&corpus->sides, corpus, spec->sides, error);
+        code = rp_sides_open(&corpus->sides, corpus, spec, error);
     if (code < 0)
         rp_corpus_close(corpus);
     else
