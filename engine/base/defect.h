@@ -28,6 +28,7 @@
     X(count_rows_before_state, "plan --state also counts the rows before its state")               \
     X(count_published, "a checkpoint is cut at the published batches, not at the consumed ones")   \
     X(drop_exported_field, "the JSON of a state lacks one field of its token")                     \
+    X(edit_past_limits, "limits of stages that are over may be edited")                            \
     X(end_stages_as_streams, "trainers are told the end of a stage as the end of the stream")      \
     X(fetch_during_fill, "a reader fetches a range that is being fetched into the cache")          \
     X(forget_detach, "the end of a connection does not change the state of its seat")              \

@@ -44,6 +44,9 @@ static inline struct rp_mask_rule rp_mask_rule_of(uint32_t bits)
         .is_labels = (bits & 1) != 0, .ignores = (bits & 2) != 0, .of_next = (bits & 4) != 0};
 }
 
+/* The name of the mask of pairs: `ringpack convert` makes it of `chosen` and `rejected`. */
+#define RP_MASK_OF_PAIRS "preference_mask"
+
 /* The mask from which spans were made. */
 struct rp_mask_origin {
     char name[RP_MASK_NAME_BYTES];

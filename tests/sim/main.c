@@ -222,6 +222,7 @@ static const char *const found_elsewhere[] = {
     "fetch_during_fill",
     "forget_indexes",
     "forget_names",
+    "edit_past_limits",
     "forget_raised_alerts",
     "forget_rewound_copies",
     "forget_shard_stamp",

@@ -113,6 +113,25 @@ static int fail_missing(const struct rp_calendar_making *making, uint64_t row, u
                    row, source->name, source->documents, n);
 }
 
+static int fail_group(const struct rp_calendar_making *making, uint64_t row, uint32_t number)
+{
+    const struct rp_stream_source *source = rp_calendar_source(making->calendar, number);
+    uint64_t n = making->wanted[number], k = making->calendar->spec.fixed.group, fits = n - n % k;
+    char hint[160];
+    if (n == source->documents && fits > 0 && !source->is_percent)
+        snprintf(hint, sizeof hint,
+                 "`documents: %" PRIu64 "-%" PRIu64 "` of the source leaves out the last %" PRIu64,
+                 source->range_first, source->range_first + fits, n % k);
+    else
+        snprintf(hint, sizeof hint, "give it %" PRIu64 " documents, or %" PRIu64,
+                 fits ? fits : 2 * k, fits + k);
+    return rp_fail(making->error, -RP_E_CONFIG, hint,
+                   "row %" PRIu64
+                   ": source \"%s\": documents: expected a multiple of group %" PRIu64
+                   ", whose units stay whole, found %" PRIu64,
+                   row, source->name, k, n);
+}
+
 static int check_documents(const struct rp_calendar_making *making, uint64_t row, uint32_t number,
                            bool joins)
 {
@@ -124,10 +143,7 @@ static int check_documents(const struct rp_calendar_making *making, uint64_t row
                        "add documents, or leave the source out of the stage",
                        "row %" PRIu64 ": source \"%s\" joins without a document", row, name);
     if (n % k != 0)
-        return rp_fail(making->error, -RP_E_CONFIG, "restrict documents to a multiple of group",
-                       "row %" PRIu64 ": source \"%s\": documents: expected a multiple of group "
-                       "%" PRIu64 ", found %" PRIu64,
-                       row, name, k, n);
+        return fail_group(making, row, number);
     if (n > source->documents)
         return fail_missing(making, row, number);
     if (!joins && n < making->now.documents[number])
