@@ -291,6 +291,19 @@ def test_a_killed_engine_is_replaced_within_a_pass(open_streams, held_out, folde
         ringpack.stat(held.run, folder)
 
 
+def test_an_evaluation_begins_while_its_engine_dies(open_streams, held_out, folder):
+    with open_streams() as train:
+        next(train)
+        held, main = train.stream("eval"), pid_of(train, folder)
+        pids = [main, ringpack.stat(f"{train.run}.eval", folder)["pid"]]
+        [os.kill(pid, signal.SIGSTOP) for pid in pids]  # nobody answers
+        later = threading.Timer(0.3, lambda: [os.kill(pid, signal.SIGKILL) for pid in pids])
+        later.start()
+        assert rows_of(held, held_out) == list(range(3 * len(held)))
+        later.join()
+        assert pid_of(train, folder) != main and next(train).first_row == 3
+
+
 KILLED = """
 import os, ringpack, sys
 loader = ringpack.Loader(run="served", run_dir=sys.argv[1]).stream("eval")
