@@ -12,7 +12,7 @@
 
 #define PERIOD_ROWS_MAX (1u << 20)
 #define PAIRS_A_CALL 16u
-/* Windows in memory with which no thread waits: packers finish one, the plan draws from the second,
+/* With four windows in memory no thread waits: packers finish one, the plan draws from the second,
  * the third is read, and the fourth is being read. */
 #define WINDOWS_AT_EASE 4u
 

@@ -129,7 +129,7 @@ static void complete_batch(struct rp_deliver *d, uint32_t ring, const struct rp_
     d->tokens += totals.tokens_real;
 }
 
-/* The time after which batches are announced. It grows with the number of trainers, all of which
+/* Batches are announced after this time. It grows with the number of trainers, since all of them
  * are woken and then run. */
 static uint64_t announce_after_ns(const struct rp_deliver *d)
 {

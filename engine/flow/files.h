@@ -46,7 +46,7 @@ struct rp_file {
      * 0: no descriptor for direct reads was opened yet. */
     uint32_t known_alignment;
     bool is_known;         /* `stamp` is set: the file has been open */
-    struct rp_stamp stamp; /* of the file when it was opened */
+    struct rp_stamp stamp; /* the file's, when it was opened */
     bool is_watched;       /* it is in rp_files.watched */
     uint64_t last_ticket;  /* the last ticket that uses a watched file */
 };
@@ -133,7 +133,7 @@ RP_MUST_CHECK int rp_files_verify(const struct rp_files *files, uint32_t shard, 
 int rp_files_explain(const struct rp_files *files, uint32_t shard, uint64_t offset,
                      const uint8_t *data, uint64_t bytes, struct rp_error *error);
 
-/** The way in which bytes [first, last) of an open file are taken. */
+/** The read mode of bytes [first, last) of an open file. */
 static inline enum rp_read_way rp_files_way(const struct rp_file *file, uint64_t first,
                                             uint64_t last)
 {

@@ -17,7 +17,7 @@
 #define SLOTS_MAX 4096u
 #define SLOTS_MAPPED 64u /* mapped tokens need no read-ahead, and so few slots stay in cache */
 #define PREFETCH_BYTES_STANDARD_MAX (1ull << 30)
-#define TRANSFERS_MIN 4u /* of the longest kind fit in the data, so that reads overlap */
+#define TRANSFERS_MIN 4u /* the longest transfers that fit in the data, so that reads overlap */
 
 /* One ticket for every TICKET_BYTES of data, about the reads of a micro-batch of a few thousand
  * tokens; but tickets and the states of their micro-batches take at most a quarter of the data's

@@ -50,7 +50,7 @@ void rp_masks_close(struct rp_masks *masks)
     *masks = (struct rp_masks){.data = NULL};
 }
 
-/* Is a document that has trained tokens cut to its first seq_len ones, none of which is trained?
+/* Is a document that has trained tokens cut to seq_len tokens without a trained one?
  * Its first fragment was found last. */
 static bool is_cut_off(struct rp_masks *masks, const struct rp_masks_place *place,
                        const struct rp_transfer *transfer, uint64_t length)
@@ -107,7 +107,7 @@ int rp_masks_find(struct rp_masks *masks, const struct rp_masks_place *place,
                                  sizeof *masks->spans, place->retired);
 }
 
-/* Copy the spans into the span ring, in which rp_masks_find has made room. */
+/* Copy the spans into the span ring: rp_masks_find has made room there. */
 static uint64_t take_spans(struct rp_masks *masks, const struct rp_masks_place *place)
 {
     uint64_t offset = 0, bytes = masks->span_count * sizeof *masks->spans;

@@ -19,7 +19,7 @@ struct rp_masks {
     struct rp_data_ring span_ring; /* 0 bytes: no source has a mask */
     uint8_t *data;                 /* the arena's data */
     uint64_t data_offset;          /* where the span ring begins in it */
-    /* of the transfer found last: its spans, and its trained tokens that have a label */
+    /* the spans of the transfer found last, and the number of its trained tokens with a label */
     struct rp_span *spans; /* [spans_max()] */
     uint32_t span_count, labels;
     const struct rp_flow_options *options;

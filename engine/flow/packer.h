@@ -16,7 +16,7 @@ struct rp_packer {
     pid_t pid;
     int pidfd;                /* -1: it is a thread */
     uint64_t ticket_at_death; /* the ticket that its last process was packing when it died */
-    uint32_t deaths;          /* of its processes at that ticket */
+    uint32_t deaths;          /* number of its processes that died at that ticket */
 };
 
 RP_MUST_CHECK int rp_packer_start(struct rp_packer *packer, bool as_process,

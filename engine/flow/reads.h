@@ -41,7 +41,7 @@ struct rp_reads {
     uint64_t room_at;
 
     struct rp_ticket *ticket;  /* under construction */
-    uint64_t number;           /* of that ticket */
+    uint64_t number;           /* that ticket's */
     uint64_t ticket_bytes;     /* that it reads */
     uint64_t ticket_bytes_max; /* no limit with side columns: side_reads.c has one for them */
 };

@@ -106,7 +106,7 @@ static bool find_side_runs(const struct rp_reads *reads, struct rp_block_read *b
 
 enum block_way { BY_DOCUMENT, MAPPED, AS_BLOCK };
 
-/* Find the part of a due block, its runs, and the way in which they are read. */
+/* Find the part of a due block and its runs, and choose how they are read. */
 static enum block_way choose_way(struct rp_reads *reads, struct due *due,
                                  struct rp_block_read *block_read)
 {

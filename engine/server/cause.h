@@ -32,7 +32,7 @@ struct rp_engine;
 /* The facts that decide the cause. */
 struct rp_wait_snapshot {
     bool waits;
-    struct rp_oldest_ticket oldest; /* of the waiting trainer's ring */
+    struct rp_oldest_ticket oldest; /* in the waiting trainer's ring */
 };
 
 enum rp_cause rp_decide_cause(const struct rp_wait_snapshot *snapshot);

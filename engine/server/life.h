@@ -52,7 +52,7 @@ enum rp_life_event {
     RP_LIFE_EVENTS
 };
 
-/* The reason of a shutdown. Of several reasons the first counts. */
+/* The reason of a shutdown: the first one, if there are several. */
 enum rp_shutdown {
     RP_SHUTDOWN_NONE,
     RP_SHUTDOWN_SIGNAL,

@@ -17,8 +17,8 @@ enum rp_rate_counter {
     RP_RATE_BATCHES,        /* micro-batches that all local ranks have released */
     RP_RATE_READ_BYTES,     /* from files or stores */
     RP_RATE_TAKEN_BYTES,    /* bytes of tokens, read or mapped */
-    RP_RATE_BUFFERED_BYTES, /* of the taken bytes: read through the page cache, or from a store */
-    RP_RATE_DIRECT_BYTES,   /* of the taken bytes: read past the page cache */
+    RP_RATE_BUFFERED_BYTES, /* taken bytes that were read through the page cache, or from a store */
+    RP_RATE_DIRECT_BYTES,   /* taken bytes that were read past the page cache */
     RP_RATE_COUNTERS
 };
 

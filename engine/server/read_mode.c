@@ -84,7 +84,7 @@ static enum rp_read_way first_way(const struct rp_delivery *delivery)
                                              : RP_READ_BUFFERED;
 }
 
-/* The way in which most tokens are taken. */
+/* The way by which most tokens are taken. */
 static enum rp_read_way main_way(const struct rp_delivery *delivery, const struct speeds *speeds)
 {
     if (!rp_flow_page_cache(delivery->flow).is_watched || speeds->all <= 0)
@@ -121,7 +121,7 @@ static void explain(const struct rp_delivery *delivery, char *text, size_t text_
         snprintf(text, text_bytes, "as `io` and `o_direct` say");
 }
 
-/* Append the number of readers to which io_uring was refused. */
+/* Append the number of readers that were refused io_uring. */
 static void explain_readers(const struct rp_delivery *delivery, char *text, size_t text_bytes)
 {
     struct rp_flow_readers readers = rp_flow_readers(delivery->flow);

@@ -415,7 +415,8 @@ static void count_parts(struct rp_save_counts *counts, const struct rp_saver *sa
 }
 
 /* The save has ended. If the disk does not return the bytes that it had acknowledged, another save
- * is begun, a few times; no older checkpoint that verifies is removed before one was read back. */
+ * is begun, a few times; no older checkpoint that verifies is removed before one was read back. A
+ * save that wrote no file is no evidence about the save before it. */
 static void finish_read_back(struct rp_engine *engine)
 {
     struct rp_saver *saver = &engine->saving.saver;

@@ -35,7 +35,7 @@
 #define SAVER_NICE 10
 #define GROWTH_BYTES (256u << 10) /* step by which the section grows */
 
-/* How the checkpoint is written: the last of these ways for which there are memory and a thread.
+/* How the checkpoint is written: the best way that memory and threads allow.
  *
  *                      data   section   collector  the checkpoint is written
  *   WHILE_COPIED       set    set       runs       while contents are copied
