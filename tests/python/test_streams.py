@@ -3,6 +3,7 @@
 them, each evaluation is a whole pass from its first row, and no pass starts an engine."""
 
 import base64
+import fcntl
 import json
 import os
 import signal
@@ -386,6 +387,18 @@ def test_a_killed_serve_leaves_no_engine_and_starts_again(serve, folder):
     assert again.poll() is None
     for name, pid in zip(("eval", "other"), children):
         assert ringpack.stat(f"served.{name}", folder)["pid"] != pid
+
+
+def test_a_name_that_is_held_for_a_moment_is_waited_for(serve, folder, held_out):
+    """As by the engine of a killed one that still ends, and answers nobody."""
+    with open(folder / "served.eval.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        later = threading.Timer(1.5, lock.close)
+        later.start()
+        serve()
+        later.join()
+    with ringpack.Loader(run="served", run_dir=folder) as train:
+        assert rows_of(train.stream("eval"), held_out)
 
 
 def test_commands_take_a_stream(serve, folder, program, held_out):

@@ -27,6 +27,8 @@ KINDS = [
     {"look_ahead": 2},
     {"look_ahead": 1, "copy": True},
     {"return_type": "torch", "look_ahead": 3},
+    {"restart": True},
+    {"return_type": "torch", "restart": True, "keep": 2},
 ]
 
 
@@ -63,16 +65,17 @@ class Walk:
 
     def open(self):
         self.kind = self.rng.choice(KINDS)
-        keys = {**self.stream, **self.kind, "restart": False}
+        keys = {"restart": False, **self.stream, **self.kind}
         if self.has_streams:
             own = {"train": {}, "eval": {"corpus": self.corpora[1], "num_epochs": 1}}
             keys["streams"] = own
         keys |= {"packers": self.rng.choice([1, 2]), "prefetch_factor": self.rng.choice([5, 8])}
         self.loader = self.make(**keys)
         self.move(0)
+        self.is_first = True
 
     def move(self, to):
-        self.at, self.behind = to, []
+        self.at, self.behind, self.is_first = to, [], False
 
     def position(self):
         """The loop's: look_ahead batches behind."""
@@ -110,7 +113,10 @@ class Walk:
 
     def step_loop(self):
         most = self.rng.choice([1, 2, 5, 100])
-        self.move(self.position())  # a loop takes again what the one before did not use
+        is_over = not self.is_first or self.at == len(self.rows)
+        begins = self.kind.get("restart") and not self.is_endless() and is_over
+        # else a loop takes again the batches that the one before did not use
+        self.move(0 if begins else self.position())
         for batch in self.loader:
             self.take(batch)
             most -= 1
@@ -132,6 +138,7 @@ class Walk:
             state, at = self.rng.choice(self.states)
             self.loader.load_state_dict(state)
             self.move(at)
+            self.is_first = True
 
     def step_new(self):
         self.loader.close()

@@ -123,7 +123,10 @@ def receive(connection):
     """Become the command: its files, environment and place. Returns its arguments."""
     text, files, _, _ = socket.recv_fds(connection, 1 << 20, 3)
     while not text.endswith(b"\n"):
-        text += connection.recv(1 << 20)
+        more = connection.recv(1 << 20)
+        if not more:  # the command is gone
+            os._exit(1)
+        text += more
     arguments, place, environment = json.loads(text)
     for number, file in enumerate(files):
         os.dup2(file, number)

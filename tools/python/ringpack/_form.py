@@ -84,13 +84,16 @@ def form_of(client: Client, loader: Any) -> Form:
         )
     fields: Mapping[str, Field] = {}
     wishes: Wishes = loader._wishes
-    sections = (*client.layout, *wishes.more_labels())
+    more = wishes.more_labels(client.layout, client.geometry.label_mode == ALIGNED)
+    sections = (*client.layout, *more)
     tensors = tuple(name for name in sections if kind == "numpy" or name not in RECORDS)
     if profile is not None and profile in PROFILES:
         check_sections(profile, sections, client.geometry.label_mode, wishes.split is not None)
         if profile == "pairs":
             check_groups(client.contract())
         fields = PROFILES[profile].fields
+        if wishes.split is not None:
+            fields = PROFILES[profile].slices or fields
     made = _made_of(wishes, client)
     if made and loader._is_static:
         raise UsageError(
@@ -101,7 +104,7 @@ def form_of(client: Client, loader: Any) -> Form:
     if loader._is_default and {*_sections_of(_OF_TORCH)} <= {*sections}:
         fields = _OF_TORCH.fields
     if fields:
-        fields = {**fields, **{name: View(name) for name in wishes.more_labels()}}
+        fields = {**fields, **{name: View(name) for name in more if name not in fields}}
     tensor, shape = None if kind == "numpy" else tensor_of(kind), FLAT if flat else ROWS
     views = {name: View(name) for name in sections if name not in fields}
     views.update({name: field for name, field in fields.items() if isinstance(field, View)})
