@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arena — lays out the prefetch ring in one segment. See ticket.h. */
+/* arena.c — lays out the prefetch ring (ticket.h) in one segment. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #define HUGE_BYTES (2u << 20)
 #define NAME "ringpack-prefetch"
 
-/* Where each part begins; the words come first. */
+/* Offsets of the parts; the words come first. */
 struct places {
     uint64_t free_until, pack_from, tickets, states, side_places, data, end;
 };
@@ -86,16 +86,13 @@ void rp_arena_close(struct rp_arena *arena)
     rp_segment_close(&arena->segment);
 }
 
-const void *rp_arena_state_at(const struct rp_arena *arena, uint64_t position, size_t *bytes_out,
-                              uint64_t *next_row_out)
+struct rp_row_state rp_arena_state_at(const struct rp_arena *arena, uint64_t position)
 {
     const struct rp_state_slot *slot = rp_arena_state(arena, position);
     if (rp_a64_load_acquire(&slot->position) != position + 1) /* PAIRS state-slot */
-        return NULL;
+        return (struct rp_row_state){.token = NULL};
     RP_ASSERT(slot->bytes <= arena->state_bytes);
-    *bytes_out = slot->bytes;
-    *next_row_out = slot->next_row;
-    return slot + 1;
+    return (struct rp_row_state){slot + 1, slot->bytes, slot->next_row};
 }
 
 void rp_ticket_fail(struct rp_ticket *ticket, int code, const struct rp_error *error)

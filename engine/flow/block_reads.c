@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* block_reads — see block_reads.h. */
 #include "flow/block_reads.h"
 
 #include <errno.h>
@@ -13,10 +12,11 @@
 
 #define PERIOD_ROWS_MAX (1u << 20)
 #define PAIRS_A_CALL 16u
-/* A window that packers finish, one that the plan draws from, one that was read, one being read. */
+/* With four windows in memory no thread waits: packers finish one, the plan draws from the second,
+ * the third is read, and the fourth is being read. */
 #define WINDOWS_AT_EASE 4u
 
-/* ---- whether --------------------------------------------------------------------------------- */
+/* ---- opening: are blocks read? --------------------------------------------------------------- */
 
 /* The lane and the rank of a row repeat with one period: count, in one period, how many rows of
  * each lane belong to ranks of this node. */
@@ -44,7 +44,7 @@ bool rp_block_reads_take_column(const struct rp_corpus *corpus, uint32_t c)
            rp_corpus_first_object(corpus);
 }
 
-/* Entries of the columns that are read by blocks, for each token. */
+/* Bytes a token of the side columns that are read by blocks. */
 static uint32_t narrow_bytes(const struct rp_corpus *corpus)
 {
     const struct rp_sides *sides = rp_corpus_sides(corpus);
@@ -68,7 +68,7 @@ static uint64_t mean_block_bytes(const struct rp_corpus *corpus, uint32_t source
            RP_BLOCK_BYTES * (1 + rp_corpus_sides(corpus)->count);
 }
 
-/* A window of every local lane and source. */
+/* Bytes of one window of every local lane and source. */
 static uint64_t window_bytes(const struct rp_block_reads *b, const struct rp_flow_options *o)
 {
     uint64_t lanes = 0, bytes = 0;
@@ -185,7 +185,7 @@ uint64_t rp_block_reads_data_bytes(const struct rp_plan *plan,
     return least_bytes(window) <= bytes_max ? rp_min_u64(WINDOWS_AT_EASE * window, bytes_max) : 0;
 }
 
-/* ---- which ----------------------------------------------------------------------------------- */
+/* ---- the blocks that are read ---------------------------------------------------------------- */
 
 static uint32_t bucket_of(uint32_t source, uint64_t number)
 {
@@ -236,10 +236,10 @@ bool rp_block_reads_peek(struct rp_block_reads *b, const struct rp_data_ring *da
         for (; *ahead < until && rp_plan_block_at(plan, lane, source, *ahead, block); ++*ahead) {
             const struct rp_block_read *found = find(b, data_ring, source, block->number,
                                                      ANY_SHARD);
-            if (!found || found->epoch != block->epoch) /* else it came for another lane */
+            if (!found || found->epoch != block->epoch) /* else another lane has had it read */
                 return true;
         }
-        if (*ahead < until) /* no block is here: the next ones begin with the next epoch */
+        if (*ahead < until) /* the epoch has no block here: the next one begins at its window */
             *ahead = rp_max_u64(*ahead, b->at[b->pair].window);
     }
     return false;

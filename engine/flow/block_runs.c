@@ -51,7 +51,7 @@ static uint64_t count_in_shard(const struct rp_source *source, const struct rp_p
                                uint32_t shard)
 {
     uint64_t low = 1, high = block->documents, middle = high;
-    while (low < high) { /* mostly all of them do: this is tried first */
+    while (low < high) { /* all of them is the usual answer, and tried first */
         struct rp_extent extent;
         struct rp_error ignored;
         bool is_inside = rp_source_extent(source, block->first_document + middle - 1, &extent,

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cached — see cached.h. */
 #include "flow/cached.h"
 
 #include <sys/mman.h>
@@ -27,8 +26,8 @@ static void sample_part(const struct rp_page_cache *page_cache,
     sample->missing += rp_min_u64(page_cache->missing(file, first, bytes), bytes);
 }
 
-/* To count pages of a long file takes long, and so does each probe: so of a file that is counted or
- * listed, short parts are sampled, and of one that is probed, a few long ones. */
+/* To count or list the pages of a long file takes long, so many short parts are sampled. Each probe
+ * takes long, so a few long parts are sampled of a file that is probed. */
 static void sample_file(const struct rp_page_cache *page_cache, struct rp_page_cache_file *file,
                         struct sample *sample)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* catch_up — makes catch-up flows (catch_up.h). flow.c runs them. */
+/* catch_up.c — makes catch-up flows. flow.c runs them. */
 #include "flow/catch_up.h"
 
 #include "flow/flow_struct.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents — an array of runs in order. See contents.h. */
+/* contents.c — a sorted array of runs. */
 #include "flow/contents.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 struct rp_contents {
     struct rp_content_run *runs;
     size_t count, capacity;
-    const uint8_t *bytes; /* not ours */
+    const uint8_t *bytes; /* borrowed */
     size_t size;
 };
 

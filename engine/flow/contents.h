@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents.h — tokens that a checkpoint brought along, so that the first batches need no corpus.
- * They are used in place, in the bytes of the checkpoint, without a copy.
+/* contents.h — tokens of prefetched rows that a checkpoint holds, so that the first batches need no
+ * corpus. They are used in place, in the bytes of the checkpoint, without a copy.
  *
  * Contents are kept by (row, token offset in the row), independent of ranks, batch sizes and rings,
  * so a run may come back with another topology and still use them. They are a cache: missing tokens
@@ -14,8 +14,8 @@
 
 #include "base/fail.h"
 
-/* `count` tokens of `width` bytes that stand at token `offset` of row `row`; `byte_offset` is their
- * place in the bytes. */
+/* `count` tokens of `width` bytes, from token `offset` of row `row` on; they are at `byte_offset`
+ * of the bytes. */
 struct rp_content_run {
     uint64_t row, byte_offset;
     uint32_t offset, count, width;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* costs.h — costs of published batches by rank, and the waiting that follows from them.
  *
- * Who has the turn to deliver adds to them (deliver.h). A micro-step counts if all local ranks got
- * it together: not if one of them had another flow then, or has it from an earlier start. */
+ * The holder of the turn to deliver (deliver.h) adds to them. A micro-step counts if all local
+ * ranks got it together: not if a rank got it from another flow, or from an earlier start. */
 #ifndef RP_FLOW_COSTS_H
 #define RP_FLOW_COSTS_H
 
@@ -20,7 +20,7 @@ struct rp_flow_costs {
     double slowest;             /* sum of the costliest batch of each micro-step that counts */
 };
 
-/* Over the time of equal ranks, at least 1. 0: not known, as with one rank. */
+/* Ratios to the time of ranks of equal cost, at least 1. 0: not known, as with one rank. */
 struct rp_flow_imbalance {
     double ranks;      /* the costliest rank in all, over the mean one */
     double micro_step; /* with a barrier for each micro-step */

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data_ring — see data_ring.h. */
 #include "flow/data_ring.h"
 
 #include <errno.h>

@@ -17,7 +17,7 @@
 
 struct rp_region {
     uint64_t end;         /* position after it */
-    uint64_t last_ticket; /* that uses it, as far as is planned */
+    uint64_t last_ticket; /* the last planned ticket that uses it */
 };
 
 struct rp_data_ring {
@@ -54,7 +54,7 @@ static inline uint64_t rp_data_ring_youngest(const struct rp_data_ring *ring)
     return ring->region_next - 1;
 }
 
-/** Is it still there? */
+/** Does the region still exist? */
 static inline bool rp_data_ring_has(const struct rp_data_ring *ring, uint64_t region)
 {
     return region >= ring->region_first;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* deliver — retires tickets in plan order; when the last ticket of a micro-batch is packed,
+/* deliver.c — retires tickets in plan order; when the last ticket of a micro-batch is packed,
  * completes the batch in every local ring (cu_seqlens, slot header, state token) and publishes it.
  *
  * Invariants: batches are published in order, each once in an attach; a slot is completed before
@@ -33,9 +33,9 @@ static void add_segment(struct totals *totals, int32_t *ends, uint32_t *end, uin
     totals->max_seqlen = length > totals->max_seqlen ? length : totals->max_seqlen;
 }
 
-/* Ends of all segments over the flat batch (padding inside a row belongs to the segment before it,
- * a pad tail is a segment of its own), then the end of the batch up to the capacity; and the sums
- * of the header on the way. */
+/* Write the ends of all segments over the flat batch (padding inside a row belongs to the segment
+ * before it, the padding at the end of a row is a segment), then the end of the batch up to the
+ * capacity. Returns the sums for the header. */
 static struct totals complete_boundaries(const struct rp_geometry *g, uint32_t row_count,
                                          uint8_t *slot)
 {
@@ -66,7 +66,7 @@ static struct totals complete_boundaries(const struct rp_geometry *g, uint32_t r
         totals.tokens_real += rows[i].tokens;
         totals.tokens_loss += rows[i].tokens - rows[i].fragments;
     }
-    RP_ASSERT(end == row_count * g->seq_len); /* segments and pad tails cover every row */
+    RP_ASSERT(end == row_count * g->seq_len); /* segments cover every row */
     if (ends)
         for (uint64_t i = totals.segments + 1; i < layout->bytes / sizeof *ends; i++)
             ends[i] = (int32_t)end;
@@ -87,12 +87,9 @@ static void complete_batch(struct rp_deliver *d, uint32_t ring, const struct rp_
     RP_ASSERT(labels >= 0 && labels <= totals.tokens_real);
     totals.tokens_loss = (uint32_t)labels;
     d->sums[ring] = (struct rp_batch_sums){0};
-    size_t state_bytes;
-    uint64_t next_row;
-    const void *state = rp_arena_state_at(d->arena, batch + 1, &state_bytes, &next_row);
+    const struct rp_row_state state = rp_arena_state_at(d->arena, batch + 1);
     /* choose_sizes (flow_open.c) makes room for every batch that is not published */
-    RP_ASSERT(state);
-    RP_ASSERT(state_bytes <= g->state_bytes);
+    RP_ASSERT(state.token && state.bytes <= g->state_bytes);
     struct rp_slot_header *header = (struct rp_slot_header *)(void *)slot;
     *header = (struct rp_slot_header){
         .batch = batch,
@@ -100,14 +97,14 @@ static void complete_batch(struct rp_deliver *d, uint32_t ring, const struct rp_
             ((const struct rp_ring_header *)(const void *)d->rings[ring].data.data)->generation,
         .first_row = part->row + (batch - part->batch) * part->batch_rows +
                      (uint64_t)g->rank * rows,
-        .next_row = next_row,
+        .next_row = state.row,
         .sum_len_squared = totals.sum_len_squared,
         .rows_real = totals.rows_real,
         .tokens_real = totals.tokens_real,
         .tokens_loss = totals.tokens_loss,
         .max_seqlen = totals.max_seqlen,
         .segments = totals.segments,
-        .state_bytes = (uint32_t)state_bytes,
+        .state_bytes = (uint32_t)state.bytes,
         .state_offset = RP_SLOT_STATE_OFFSET,
         .skips_step = last->skips_step,
         .known = last->step.is_known ? RP_KNOWN_STEP : 0,
@@ -125,20 +122,21 @@ static void complete_batch(struct rp_deliver *d, uint32_t ring, const struct rp_
         header->step_tokens = last->step.tokens;
         header->step_tokens_loss = last->step.labels;
     }
-    memcpy(slot + RP_SLOT_STATE_OFFSET, state, state_bytes);
+    memcpy(slot + RP_SLOT_STATE_OFFSET, state.token, state.bytes);
     rp_costs_add_batch(&d->costs->ranks[ring], sums.without_cost == 0, sums.cost);
     d->batches += !last->skips_step;
     d->rows += totals.rows_real;
     d->tokens += totals.tokens_real;
 }
 
-/* To wake all trainers of a node and to let each have its turn takes longer the more there are. */
+/* Batches are announced after this time. It grows with the number of trainers, since all of them
+ * are woken and then run. */
 static uint64_t announce_after_ns(const struct rp_deliver *d)
 {
     return rp_max_u64(RP_ANNOUNCE_NS, (uint64_t)d->options->rank_count * RP_ANNOUNCE_RANK_NS);
 }
 
-/* Trainers sleep through `batches` of the ring. */
+/* `batches` of the ring are published and not announced: announce them now, or later. */
 static void announce_or_wait(struct rp_deliver *d, struct rp_ring *ring, uint64_t batches,
                              bool is_slow)
 {
@@ -158,7 +156,8 @@ static void publish_batch(struct rp_deliver *d, const struct rp_ticket *last)
     d->published_ns = now;
     for (uint32_t r = 0; r < d->options->rank_count; r++) {
         if (d->is_catching_up[r] || batch < d->rings[r].tail)
-            continue; /* this ring has or gets it from another flow, or an earlier start */
+            continue; /* the ring gets the batch from another flow, or had it from an earlier start
+                       */
         RP_ASSERT(batch == d->rings[r].tail);
         if (RP_DEFECT(publish_before_complete))
             rp_ring_publish(&d->rings[r], batch + 1);
@@ -238,7 +237,8 @@ static void retire(struct rp_deliver *d)
         rp_event_signal(&d->arena->words->retired_event);
 }
 
-/* Is it more than rows of a batch, so that only the engine can retire it? Of a packed ticket. */
+/* Does the engine's thread have to retire this packed ticket, because it ends the stream or has
+ * failed? */
 static bool is_special(const struct rp_ticket *ticket)
 {
     return ticket->error || ticket->bad_transfer || ticket->stream_ends;
@@ -313,7 +313,8 @@ static int retire_special(struct rp_deliver *d, struct rp_error *error)
 {
     const struct rp_ticket *ticket = rp_arena_ticket(d->arena, d->next_ticket);
     RP_ASSERT(is_special(ticket));
-    bool is_unreachable = ticket->error == -RP_E_TIMEOUT; /* so are its single documents */
+    /* single documents of a store that cannot be reached cannot be read either */
+    bool is_unreachable = ticket->error == -RP_E_TIMEOUT;
     if (ticket->is_block_read && !is_unreachable) {
         rp_log(RP_LOG_WARNING, "documents are read one by one from now on: %s", ticket->message);
         return RP_FLOW_RESTART;
@@ -367,8 +368,8 @@ bool rp_deliver_is_consumed(const struct rp_deliver *d, uint64_t batch)
     return true;
 }
 
-/* Packer processes do not say that they are going to sleep; a full ring is the sign that they may
- * be about to. */
+/* Does a packer, or the engine (wake_at), wait for releases in the ring? Packer processes do not
+ * announce that they are going to sleep: they may be about to if the ring is full. */
 static bool is_release_awaited(const struct rp_deliver *d, const struct rp_ring *ring)
 {
     if (rp_a32_load_relaxed(&d->room) != RP_ROOM_ENOUGH || ring->tail >= d->wake_at)
@@ -390,7 +391,7 @@ static bool is_room_wanted(const struct rp_deliver *d)
     return rp_a32_load_relaxed(&d->room) == RP_ROOM_WANTED;
 }
 
-/* Follow with rp_deliver_free_slots, for what was released before the doorbells were on. */
+/* To be followed by rp_deliver_free_slots, for batches released before the doorbells were on. */
 static void request_room(struct rp_deliver *d)
 {
     if (is_room_wanted(d))
@@ -415,8 +416,8 @@ static void take_turn(struct rp_deliver *d)
     }
 }
 
-/* Has a catch-up flow delivered all that it may? Another flow has no end_batch; its first ring may
- * be the one that a catch-up flow writes to. */
+/* Has this catch-up flow, whose ring is rings[0], delivered all batches that it may? A main flow
+ * has no end_batch. */
 static bool is_at_end(const struct rp_deliver *d)
 {
     return d->end_batch != UINT64_MAX && d->rings[0].tail >= d->end_batch;
@@ -428,7 +429,8 @@ static void give_turn_back(struct rp_deliver *d)
     rp_event_signal(&d->turn_given_back); /* fences */
 }
 
-/* Without the turn the next ticket may be read only if no thread retires it: at the end. */
+/* Once the turn is given back, the ticket `next` may be read only if no packer thread retires it:
+ * if the flow is at its end. */
 bool rp_deliver_park(struct rp_deliver *d)
 {
     request_room(d);

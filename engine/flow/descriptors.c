@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* descriptors — see descriptors.h. */
 #include "flow/descriptors.h"
 
 #include <errno.h>
@@ -8,7 +7,6 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-#include "base/bits.h"
 #include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"

@@ -30,13 +30,13 @@ struct rp_descriptors {
     uint32_t newest, oldest;
 };
 
-/** Take this flow's share of the descriptor limit, less the `others` that the engine needs.
- * -RP_E_RESOURCE if fewer than RP_DESCRIPTORS_MIN are left. */
+/** Allow as many open files as the descriptor limit leaves after the `others` that the engine
+ * needs. -RP_E_RESOURCE if fewer than RP_DESCRIPTORS_MIN are left. */
 RP_MUST_CHECK int rp_descriptors_open(struct rp_descriptors *descriptors, uint32_t file_count,
                                       uint32_t others, struct rp_error *error);
 /** Does the descriptor limit allow `all` descriptors? */
 bool rp_descriptors_allow(uint64_t all);
-/** At most `open_max` files at once. Before any is open. */
+/** Lower the number of open files to `open_max`. To be called before any file is open. */
 RP_MUST_CHECK int rp_descriptors_limit(struct rp_descriptors *descriptors, uint32_t open_max,
                                        struct rp_error *error);
 void rp_descriptors_close(struct rp_descriptors *descriptors);
@@ -46,14 +46,14 @@ void rp_descriptors_close(struct rp_descriptors *descriptors);
 bool rp_descriptors_are_used_up(const struct rp_descriptors *descriptors, uint32_t *file,
                                 uint64_t *ticket);
 
-/** A file was opened, or closed. */
+/** Note that a file was opened; that it was closed. */
 void rp_descriptors_add(struct rp_descriptors *descriptors, uint32_t file);
 void rp_descriptors_remove(struct rp_descriptors *descriptors, uint32_t file);
 
-/** A ticket reads this file, which is open. Tickets only grow. */
+/** Note that a ticket reads this file, which is open. Numbers of tickets ascend. */
 void rp_descriptors_use(struct rp_descriptors *descriptors, uint32_t file, uint64_t ticket);
 
-/** Ticket numbers restart: no read is in flight. */
+/** Ticket numbers begin at 0 again. No read is in flight. */
 void rp_descriptors_restart(struct rp_descriptors *descriptors);
 
 #endif

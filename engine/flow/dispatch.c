@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dispatch — plans steps in order and turns the rows of local ranks into tickets.
+/* dispatch.c — plans steps in order and turns the rows of local ranks into tickets.
  *
- * Flow: for each step: plan its rows, and save the plan's state after each micro-batch, with which
- * it travels (queue.h) → for each row of a local rank, one transfer per fragment, with the
- * reads that bring it (reads.h) → close the ticket when it is full and at the end of the
- * micro-batch. Rows of other nodes are planned and dropped: 30-60 ns a document, no I/O.
+ * Flow: for each step: plan its rows, and save the plan's state after each micro-batch, which is
+ * delivered with the micro-batch (queue.h) → for each row of a local rank, one transfer per
+ * fragment, with the reads that bring it (reads.h) → close the ticket when it is full and at the
+ * end of the micro-batch. Rows of other nodes are planned and dropped: 30-60 ns a document, no I/O.
  *
  * Tickets are made from indexes and sidecars, which are mapped and may change. So closed tickets
  * are handed on together, after a check that these files are still the ones that were opened
  * (rp_corpus_revalidate), before dispatch sleeps and at intervals that keep its cost a small share.
  *
- * Token files without hashes are checked twice a second, and when the engine wants it
- * (revalidation.h). So the thread lives as long as the flow runs, also when everything is planned.
+ * Token files without hashes are checked twice a second, and when the engine requests it
+ * (revalidation.h). So the thread runs as long as the flow, also when everything is planned.
  *
  * Invariants: everything about a ticket is written before its PLANNED store; a ticket becomes
  * PLANNED only if a check after it was closed found the indexes unchanged. Failures: an error of
@@ -101,8 +101,8 @@ static int hand_on(struct rp_dispatch *d, struct rp_error *error)
     return 0;
 }
 
-/* Sleep until the tickets below `needed` are retired. Deliver sends the wake-up only when the
- * tickets below `wanted` are, so that it does not wake dispatch for every single ticket. */
+/* Sleep until the tickets below `needed` are retired. Deliver wakes dispatch only once the tickets
+ * below `wanted` are retired, so that it does not do so for every single ticket. */
 static int wait_for_retired(struct rp_dispatch *d, uint64_t needed, uint64_t wanted,
                             struct rp_error *error)
 {
@@ -179,8 +179,8 @@ static void close_ticket(struct rp_dispatch *d)
     d->next_ticket++;
 }
 
-/* How many blocks are read before the next ticket: all that are due, but at the start fewer, so
- * that the first rows need not wait for a whole window. */
+/* The most blocks that are read before the next ticket: a window of them. At the start it is fewer,
+ * so that the first rows do not wait for a whole window. */
 static uint64_t most_block_reads(const struct rp_block_reads *block_reads)
 {
     const struct rp_plan_blocks *blocks = &block_reads->blocks;
@@ -254,7 +254,7 @@ static int add_transfer(struct rp_dispatch *d, const struct rp_row_end *row,
     }
 }
 
-/* Index entries are scattered: the entries of a row are waited for together. */
+/* Prefetch the index entries of a row, which are scattered, so that their cache misses overlap. */
 static void expect_extents(const struct rp_dispatch *d, const struct rp_row *row)
 {
     for (uint32_t i = 0; i < row->count; i++) {
@@ -346,8 +346,8 @@ static int plan_batch(struct rp_dispatch *d, struct rp_error *error)
     return code;
 }
 
-/* Plan the step of `batch`. Returns 1, or, at the first micro-batch of a step, whether the step
- * exists. Decided from the plan only, so equally on every node. */
+/* Plan the step of `batch`. Returns 1; or 0 if `batch` begins a step that does not exist, because
+ * the stream has ended. Only the plan decides that, so it is the same on every node. */
 static int begin_step(struct rp_dispatch *d, struct rp_error *error)
 {
     int code = rp_queue_begin(&d->queue, d->batch, error);
@@ -420,7 +420,7 @@ static void plan_stream(struct rp_dispatch *d)
     }
 }
 
-/* Planning is over. A revalidation requested before the flow is stopped is still answered. */
+/* Planning is over: answer requests of a revalidation until the flow is stopped. */
 static void answer_until_stopped(struct rp_dispatch *d)
 {
     struct rp_arena_words *words = d->arena->words;

@@ -18,15 +18,15 @@ struct rp_dispatch {
     struct rp_queue queue; /* planned rows of the present step */
     const struct rp_numbering *numbering;
     uint64_t begin_row;          /* row of the first micro-batch of this start */
-    uint64_t batch;              /* batch = next micro-batch to plan */
-    const uint64_t *start_batch; /* [ring]: micro-batches below are not made for it */
+    uint64_t batch;              /* the micro-batch that is planned now, or next */
+    const uint64_t *start_batch; /* [ring]: micro-batches below it are not made for the ring */
 
     bool skips_step;          /* all rows of the step of `batch` are skipped */
     struct rp_step_sums step; /* the step that has `batch` */
     struct rp_ticket *ticket; /* under construction, or NULL */
     uint64_t next_ticket;
-    uint64_t handed_on;      /* tickets below it have been given to readers and packers */
-    uint64_t hand_on_at_ns;  /* from this time on, a planned micro-batch ends with a hand_on */
+    uint64_t handed_on;      /* tickets below it are PLANNED: readers and packers have them */
+    uint64_t hand_on_at_ns;  /* closed tickets are handed on from this time on */
     uint64_t revalidated_ns; /* when the token files without hashes were last checked */
     struct rp_revalidation *revalidation;
     int wake_fd; /* eventfd of the engine: written when a check is answered, or a ring joined */

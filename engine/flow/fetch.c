@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fetch — reader threads: submit the reads of planned tickets, mark a ticket READY when its last
+/* fetch.c — reader threads: submit the reads of planned tickets, mark a ticket READY when its last
  * read is done.
  *
  * Flow: take planned tickets in order while there is room for reads in flight → wait for
@@ -28,7 +28,7 @@
 #define COMPLETIONS_MAX 64u
 #define WAIT_SHARE 4u
 
-/* A tag is the ticket and the read in it. */
+/* The tag of a read in flight: its ticket, and its number there. */
 static uint64_t tag_of(uint64_t ticket, uint32_t read)
 {
     RP_ASSERT(read < RP_TICKET_TRANSFERS_MAX);
@@ -45,17 +45,16 @@ static void finish_ticket(struct rp_fetcher *f, uint64_t number)
     rp_event_signal(&f->arena->words->ready);
 }
 
-/* Why a read of an object failed for good. A listed one may have changed long before. */
-static int take_reason(const struct rp_shard *shard, int code, struct rp_error *error)
+/* A listed object may have changed long before this run, so the hint names its index. */
+static void set_hint_of_listed(const struct rp_shard *shard, int code, struct rp_error *error)
 {
     if (code == -RP_E_CHANGED && shard->is_listed)
         snprintf(error->hint, sizeof error->hint,
                  "restore the object; or run `ringpack index -c CONFIG`, which learns it again: if "
                  "its tokens are the same, old runs can be resumed");
-    return code;
 }
 
-/* Decide what the result of a read means for its ticket. */
+/* 0 if the bytes of a read are there and right, else the error of its ticket. */
 static int check_read(const struct rp_fetcher *f, const struct rp_read *read, const uint8_t *data,
                       int result, struct rp_error *error)
 {
@@ -64,8 +63,10 @@ static int check_read(const struct rp_fetcher *f, const struct rp_read *read, co
     if (result < 0) {
         const struct rp_io_method *method = f->options->method;
         int code = method->explain ? method->explain(&file->object, error) : 0;
-        if (code < 0)
-            return take_reason(shard, code, error);
+        if (code < 0) {
+            set_hint_of_listed(shard, code, error);
+            return code;
+        }
         struct rp_stamp known = shard->stamp;
         if (rp_shard_check(shard, &known, file->object.fd, error) < 0)
             return error->code;
@@ -98,9 +99,10 @@ static void submit_read(struct rp_fetcher *f, const struct rp_read *read, uint64
 }
 
 /* Bytes of an object that differ from its sidecar were damaged in transit, now or when they entered
- * the cache: read them from the server once more before they are an error. */
-static bool ask_again(struct rp_fetcher *f, struct rp_read *read, const struct rp_io_done *done,
-                      const struct rp_error *error)
+ * the cache: read them from the server once more before that is an error. False if they were read
+ * twice already, or are of a file. */
+static bool read_again(struct rp_fetcher *f, struct rp_read *read, const struct rp_io_done *done,
+                       const struct rp_error *error)
 {
     const struct rp_io_method *method = f->options->method;
     if (done->result < 0 || read->is_second || !method->can_ask_again ||
@@ -120,7 +122,7 @@ static void complete_read(struct rp_fetcher *f, const struct rp_io_done *done)
     struct rp_read *read = &ticket->reads[done->tag % RP_TICKET_TRANSFERS_MAX];
     struct rp_error error = {0};
     int code = check_read(f, read, f->arena->data + read->data_offset, done->result, &error);
-    if (code < 0 && ask_again(f, read, done, &error))
+    if (code < 0 && read_again(f, read, done, &error))
         return;
     if (code < 0)
         rp_ticket_fail(ticket, code, &error);
@@ -148,7 +150,7 @@ static bool submit_ticket(struct rp_fetcher *f, uint64_t number)
     struct rp_ticket *ticket = rp_arena_ticket(f->arena, number);
     uint32_t *left = &f->reads_left[number & (f->arena->slot_count - 1)];
     if (f->next_read == 0)
-        *left = ticket->read_count + 1; /* one more, so that it is not finished half submitted */
+        *left = ticket->read_count + 1; /* the extra one ends when all are submitted */
     while (f->next_read < ticket->read_count) {
         const struct rp_read *read = &ticket->reads[f->next_read];
         if (read->shard == RP_READ_CONTENTS) {
@@ -182,8 +184,8 @@ static bool is_planned(const struct rp_fetcher *f, uint64_t number)
            rp_ticket_word(number, RP_TICKET_PLANNED); /* PAIRS ticket-state */
 }
 
-/* Submit all planned reads for which there is room. Tickets without reads come between block reads
- * and are passed over; else few reads would be in flight. */
+/* Submit all planned reads for which there is room. Tickets without reads, which come between block
+ * reads, are passed over; otherwise few reads would be in flight. */
 static void submit_planned(struct rp_fetcher *f)
 {
     for (;;) {
@@ -267,7 +269,8 @@ static void *fetch_main(void *argument)
                                     .is_stopping = is_stopping,
                                     .context = f};
     int code = rp_io_open(&f->io, f->options->method, &options, &f->error);
-    rp_a32_store_release(&f->opened, code < 0 ? 2 : 1); /* PAIRS fetcher-opened */
+    rp_a32_store_release(&f->opened, /* PAIRS fetcher-opened */
+                         code < 0 ? RP_FETCHER_NOT_OPENED : RP_FETCHER_OPENED);
     rp_event_signal(&f->opened_event);
     if (code < 0)
         return NULL;
@@ -286,7 +289,7 @@ int rp_fetcher_start(struct rp_fetcher *f, struct rp_error *error)
     f->has_region = false;
     f->published = (struct rp_io_counts){0};
     f->refusal.code = 0;
-    rp_a32_store_relaxed(&f->opened, 0);
+    rp_a32_store_relaxed(&f->opened, RP_FETCHER_OPENING);
     f->reads_left = rp_calloc(f->arena->slot_count, sizeof *f->reads_left);
     if (!f->reads_left)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for reader %u", f->index);
@@ -294,11 +297,12 @@ int rp_fetcher_start(struct rp_fetcher *f, struct rp_error *error)
     if (failed)
         return rp_fail(error, -failed, NULL, "cannot start reader thread %u", f->index);
     f->started = true;
-    while (rp_a32_load_acquire(&f->opened) == 0) { /* PAIRS fetcher-opened */
+    while (rp_a32_load_acquire(&f->opened) == RP_FETCHER_OPENING) { /* PAIRS fetcher-opened */
         uint32_t epoch = rp_event_prepare(&f->opened_event);
-        rp_event_sleep_unless(&f->opened_event, epoch, rp_a32_load_acquire(&f->opened));
+        rp_event_sleep_unless(&f->opened_event, epoch,
+                              rp_a32_load_acquire(&f->opened) != RP_FETCHER_OPENING);
     }
-    if (rp_a32_load_acquire(&f->opened) == 1)
+    if (rp_a32_load_acquire(&f->opened) == RP_FETCHER_OPENED)
         return 0;
     return rp_fail(error, f->error.code, f->error.hint, "%s", f->error.message);
 }

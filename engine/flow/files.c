@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* files — see files.h. */
 #include "flow/files.h"
 
 #include <errno.h>
@@ -12,8 +11,7 @@
 #include "base/mapped.h"
 #include "base/mem.h"
 
-/* At most this many files are open at once, whatever the descriptor limit allows: more bring no
- * speed, and an index is for corpora that have a million. */
+/* Open files of a corpus with an index, which may have a million shards: more bring no speed. */
 #define OPEN_MAX_OF_INDEX 4096u
 
 int rp_files_open(struct rp_files *files, const struct rp_flow_options *options,
@@ -89,9 +87,9 @@ void rp_files_close(struct rp_files *files)
     files->watched = NULL;
 }
 
-/* A file whose blocks are compared is judged by content; its size must still match, and if it is
- * listed, its modification time. A side column has its hashes in itself, so it is judged by both.
- */
+/* Check a file that was opened. A file whose blocks are compared is judged by content: only its
+ * size must match and, if it is listed, its modification time. Other files, and side columns, which
+ * have their hashes in themselves, must have the stamp that they had. */
 static int check_opened(struct rp_file *file, const struct rp_shard *shard, struct rp_error *error)
 {
     struct rp_stamp found;
@@ -142,7 +140,8 @@ static bool is_object(const struct rp_files *files, uint32_t shard)
     return rp_corpus_shard(files->corpus, shard)->url != NULL;
 }
 
-/* A file is read if it cannot be mapped, or if the kernel does not report its cached pages. */
+/* Map a file of an adapting flow, and have its stretches watched. If it cannot be mapped, or the
+ * kernel does not report its cached pages, it is only read. */
 static void watch_file(struct rp_files *files, uint32_t index)
 {
     const struct rp_shard *shard = rp_corpus_shard(files->corpus, index);
@@ -208,7 +207,7 @@ bool rp_files_need_direct(struct rp_files *files, uint32_t shard)
     return true;
 }
 
-/* Check that a file is unchanged since it was opened. Also called before the file is closed. */
+/* Check that a file is unchanged since it was opened. */
 static int check_unchanged(struct rp_files *files, uint32_t shard, struct rp_error *error)
 {
     struct rp_file *file = &files->files[shard];
@@ -235,7 +234,7 @@ int rp_files_get_open(struct rp_files *files, uint32_t shard, uint64_t retired, 
     return code < 0 ? code : RP_FILES_OPEN;
 }
 
-void rp_files_use(struct rp_files *files, uint32_t shard, uint64_t ticket)
+void rp_files_hold(struct rp_files *files, uint32_t shard, uint64_t ticket)
 {
     rp_descriptors_use(&files->descriptors, shard, ticket);
 }
@@ -245,13 +244,13 @@ static void add(struct rp_a64 *count, uint64_t bytes)
     rp_a64_store_relaxed(count, rp_a64_load_relaxed(count) + bytes);
 }
 
-void rp_files_count(struct rp_files *files, uint32_t shard, bool is_direct, uint64_t bytes)
+void rp_files_count_read(struct rp_files *files, uint32_t shard, bool is_direct, uint64_t bytes)
 {
     add(is_direct && !is_object(files, shard) ? &files->direct_bytes : &files->buffered_bytes,
         bytes);
 }
 
-void rp_files_note_use(struct rp_files *files, uint32_t shard, uint64_t ticket, uint64_t bytes)
+void rp_files_note_taken(struct rp_files *files, uint32_t shard, uint64_t ticket, uint64_t bytes)
 {
     struct rp_file *file = &files->files[shard];
     add(&files->taken_bytes, bytes);
@@ -376,9 +375,10 @@ int rp_files_map(struct rp_files *files, struct rp_error *error)
     return code;
 }
 
-/* Does the kernel report the cached pages of the corpus, to descriptors like the flow's own?
- * The first file stands for all. */
-static bool can_ask(const struct rp_files *files, const struct rp_flow_options *options)
+/* Does the kernel report the cached pages of the corpus, to descriptors like the flow's? The first
+ * file stands for all. */
+static bool reports_cached_pages(const struct rp_files *files,
+                                 const struct rp_flow_options *options)
 {
     uint32_t first = 0;
     while (is_object(files, first))
@@ -417,13 +417,13 @@ static int check_adapt(const struct rp_files *files, const struct rp_flow_option
                        "packer processes use only files mapped before they are forked, and of a "
                        "corpus that is opened by its index that is nothing");
     int code = rp_mapped_check_room(count, why);
-    if (code >= 0 && !can_ask(files, options))
+    if (code >= 0 && !reports_cached_pages(files, options))
         code = rp_fail(why, -RP_E_RESOURCE, NULL,
                        "the file system does not say what the page cache holds");
     return code;
 }
 
-/* Files are opened again, as the fallback wants them. */
+/* Go back to one read mode for all: close the files, which are then opened for that mode. */
 static void stop_adapting(struct rp_files *files, const struct rp_flow_options *options)
 {
     unmap_all(files);
@@ -483,7 +483,7 @@ struct rp_hashed_range rp_files_hashed_range(const struct rp_files *files,
         .end = rp_min_u64(rp_align_up(end, RP_BLOCK_BYTES), shard->bytes)};
 }
 
-void rp_files_ask_for_pages(const struct rp_files *files, const struct rp_transfer *transfer)
+void rp_files_read_ahead(const struct rp_files *files, const struct rp_transfer *transfer)
 {
     struct rp_hashed_range blocks = rp_files_hashed_range(files, transfer);
     rp_residency_read_ahead(&files->residency, transfer->mapped_shard - 1, blocks.first,

@@ -5,18 +5,18 @@
  * its entry; readers see the entry through the PLANNED store of a ticket that uses it.
  *
  * Files that are mapped: if the page cache holds the corpus, a system call for every document costs
- * more than its copy, so all files are mapped before the stages start (and before packer processes
- * are forked) and packers take tokens from the mapping, of a file that has hashes through a copy of
- * their own (verified.h). Plan, tickets and bytes are the same. A packer that meets a mapped file
- * cut short ends there (base/mapped.h): the stream stops with the file's name, and trainers keep
- * what they hold.
+ * more than its copy. So all files are mapped before the stages start (and before packer processes
+ * are forked), and packers take tokens from the mapping; if the file has hashes, through a private
+ * copy (verified.h). Plan, tickets and bytes are the same. A packer that meets a mapped file cut
+ * short ends there (base/mapped.h): the stream stops with the file's name, and trainers keep the
+ * batches that they hold.
  *
- * Objects in stores are always read, even if the files of the same corpus are mapped.
+ * Files that are both, in an adapting flow: each is also mapped when it is opened, unless the
+ * kernel does not report its cached pages; for each document or block dispatch looks up the present
+ * read mode of its part of the file (residency.h). A second descriptor for direct reads is opened
+ * when the first direct read is planned.
  *
- * Files that are both: each is also mapped when it is opened, unless the kernel does not report its
- * cached pages; for each document or block dispatch looks up the present read mode of its part of
- * the file (residency.h). A second descriptor for direct reads is opened when the first direct read
- * is planned. */
+ * Objects in stores are always read, even if the files of the same corpus are mapped. */
 #ifndef RP_FLOW_FILES_H
 #define RP_FLOW_FILES_H
 
@@ -24,6 +24,9 @@
 #include "flow/descriptors.h"
 #include "flow/flow.h"
 #include "flow/residency.h"
+
+/* Shards of a corpus index are opened as they are used; a start opens at most this many. */
+#define RP_FILES_AT_START 64u
 
 struct rp_file {
     struct rp_io_object object;
@@ -34,18 +37,18 @@ struct rp_file {
     bool checked;       /* blocks are compared with the sidecar's hashes, at each use */
     const uint8_t *map; /* the whole file, or NULL */
     struct rp_mapped_file *mapping;
-    struct rp_stretch *stretches; /* how each is read, or NULL: all are mapped, or read */
+    struct rp_stretch *stretches; /* read mode of each; NULL: the file is mapped, or read, whole */
     /* Alignment of the second descriptor, which serves direct reads of a buffered file. 0: not
      * tried yet; 1: the file refuses them, and all its reads are buffered; else as `alignment`. */
     uint32_t direct_alignment;
     struct rp_io_object direct_object;
-    /* Alignment for O_DIRECT, kept because the file may be reopened for many a document. 0: no
-     * descriptor for direct reads was opened yet. */
+    /* Alignment for O_DIRECT, kept because the file may be opened again for each of many documents.
+     * 0: no descriptor for direct reads was opened yet. */
     uint32_t known_alignment;
-    bool is_known;         /* it was open before, so it has a stamp */
-    struct rp_stamp stamp; /* stamp at open of a file that is not checked */
-    bool is_watched;       /* in rp_files.watched */
-    uint64_t last_ticket;  /* the last one that uses it, if it is watched */
+    bool is_known;         /* `stamp` is set: the file has been open */
+    struct rp_stamp stamp; /* the file's, when it was opened */
+    bool is_watched;       /* it is in rp_files.watched */
+    uint64_t last_ticket;  /* the last ticket that uses a watched file */
 };
 
 struct rp_files {
@@ -55,14 +58,14 @@ struct rp_files {
     struct rp_file *files;  /* [shards of the corpus] */
     struct rp_descriptors descriptors;
     bool o_direct, verify_blocks;
-    bool has_mappings; /* or had, before one of them failed */
-    bool are_mapped;   /* all files, and none is read */
-    bool has_objects;  /* shards that are no files */
-    bool adapts;       /* each stretch is read or mapped */
+    bool has_mappings; /* a file is mapped, or was until the mapping of another failed */
+    bool are_mapped;   /* all files are mapped, and none is read */
+    bool has_objects;  /* some shards are objects, not files */
+    bool adapts;       /* the read mode is chosen for each stretch */
     struct rp_residency residency;
     /* Files without hashes whose tokens were used since they were last checked. */
     uint32_t *watched, watched_count;
-    /* Written by dispatch: rp_flow_counts. */
+    /* Writer: dispatch. Part of rp_flow_counts. */
     struct rp_a64 taken_bytes, unverified_bytes;
     struct rp_a64 buffered_bytes, direct_bytes; /* shares of taken_bytes; the rest was mapped */
 };
@@ -81,14 +84,13 @@ RP_MUST_CHECK int rp_files_open(struct rp_files *files, const struct rp_flow_opt
 void rp_files_close(struct rp_files *files);
 
 enum rp_files_open { RP_FILES_WAIT, RP_FILES_OPEN };
-/** rp_files_get of a file that is not open. */
+/** As rp_files_get, for a file that is not open. */
 RP_MUST_CHECK int rp_files_get_open(struct rp_files *files, uint32_t shard, uint64_t retired,
                                     uint64_t *ticket, struct rp_error *error);
-/** OPEN: *file is the file of the shard; if it was not open, it has been opened and checked against
- * the corpus. It stays open until the next call of this function or, if rp_files_use(ticket) is
- * called for it, at least until that ticket is retired. WAIT: no descriptor is free before the
- * tickets below *ticket are retired. Tickets below `retired` are retired now. Or a negative code.
- */
+/** Get the file of a shard, which is opened and checked against the corpus if it is not open. OPEN:
+ * *file is open until the next call of this function or, after rp_files_hold(ticket), at least
+ * until that ticket is retired. WAIT: no descriptor is free before the tickets below *ticket are
+ * retired. Or a negative code. `retired`: the tickets below it are retired now. */
 RP_MUST_CHECK static inline int rp_files_get(struct rp_files *files, uint32_t shard,
                                              uint64_t retired, const struct rp_file **file,
                                              uint64_t *ticket, struct rp_error *error)
@@ -97,12 +99,12 @@ RP_MUST_CHECK static inline int rp_files_get(struct rp_files *files, uint32_t sh
     return (*file)->is_open ? RP_FILES_OPEN
                             : rp_files_get_open(files, shard, retired, ticket, error);
 }
-/** The ticket reads the file of the shard, which is open. */
-void rp_files_use(struct rp_files *files, uint32_t shard, uint64_t ticket);
+/** Hold the file of the shard, which is open, until this ticket is retired. */
+void rp_files_hold(struct rp_files *files, uint32_t shard, uint64_t ticket);
 
-/** A ticket takes this many bytes of the shard. If no hash covers them, the file is revalidated
- * after they have been copied. */
-void rp_files_note_use(struct rp_files *files, uint32_t shard, uint64_t ticket, uint64_t bytes);
+/** Note that a ticket takes this many bytes of the shard, read or mapped. If no hash covers them,
+ * the file is revalidated after they have been copied. */
+void rp_files_note_taken(struct rp_files *files, uint32_t shard, uint64_t ticket, uint64_t bytes);
 
 /** Check that the files without hashes are unchanged (rp_shard_check). A file is checked from its
  * first use until one check after the last ticket that used it was retired (all below `retired`
@@ -110,7 +112,7 @@ void rp_files_note_use(struct rp_files *files, uint32_t shard, uint64_t ticket, 
 RP_MUST_CHECK int rp_files_revalidate(struct rp_files *files, uint64_t retired,
                                       struct rp_error *error);
 
-/** Tickets are numbered from 0 again. */
+/** The flow starts: tickets are numbered from 0 again. */
 void rp_files_restart(struct rp_files *files);
 
 /* The expected hashes of a checked file's blocks are taken from the sidecar when a ticket is
@@ -127,11 +129,11 @@ uint64_t rp_files_expected(const struct rp_files *files, uint32_t shard, uint64_
 RP_MUST_CHECK int rp_files_verify(const struct rp_files *files, uint32_t shard, uint64_t offset,
                                   const uint8_t *data, uint64_t bytes, uint64_t expected,
                                   struct rp_error *error);
-/** Say in *error why bytes failed rp_files_verify. */
+/** Set *error for bytes that failed rp_files_verify; returns its code. */
 int rp_files_explain(const struct rp_files *files, uint32_t shard, uint64_t offset,
                      const uint8_t *data, uint64_t bytes, struct rp_error *error);
 
-/** How bytes [first, last) of a file that is open are taken. */
+/** The read mode of bytes [first, last) of an open file. */
 static inline enum rp_read_way rp_files_way(const struct rp_file *file, uint64_t first,
                                             uint64_t last)
 {
@@ -139,14 +141,14 @@ static inline enum rp_read_way rp_files_way(const struct rp_file *file, uint64_t
         return rp_residency_way(file->stretches, first, last);
     return file->map ? RP_READ_MAPPED : file->o_direct ? RP_READ_DIRECT : RP_READ_BUFFERED;
 }
-/** A direct read of the file, which is open for buffered ones, is planned: is there a descriptor
- * for it? */
+/** Before a direct read of a file that is open for buffered ones: open its second descriptor. False
+ * if the file refuses direct reads. */
 bool rp_files_need_direct(struct rp_files *files, uint32_t shard);
-/** Count bytes of tokens read from this shard, by direct or buffered reads. An object's reads count
- * as buffered. */
-void rp_files_count(struct rp_files *files, uint32_t shard, bool is_direct, uint64_t bytes);
+/** Count bytes of tokens read from this shard, as direct or buffered. Reads of an object are
+ * buffered. */
+void rp_files_count_read(struct rp_files *files, uint32_t shard, bool is_direct, uint64_t bytes);
 
-/** Map every file. On failure (one is missing, say) none is, and the caller reads them instead. */
+/** Map every file. After a failure (one is missing, say) none is mapped, and all are read. */
 RP_MUST_CHECK int rp_files_map(struct rp_files *files, struct rp_error *error);
 
 /** Are all shards mapped, and none read? */
@@ -159,8 +161,8 @@ static inline bool rp_files_hold_all(const struct rp_files *files)
 {
     return files->are_mapped || (files->adapts && rp_residency_holds_all(&files->residency));
 }
-/** Choose the read mode for each stretch of each file from now on. If that is impossible, returns
- * false with the reason in *why. Call before any file is open. */
+/** From now on choose the read mode for each stretch of each file. If that is impossible, returns
+ * false with the reason in *why. To be called before any file is open. */
 RP_MUST_CHECK bool rp_files_adapt(struct rp_files *files, const struct rp_flow_options *options,
                                   struct rp_error *why);
 
@@ -170,8 +172,8 @@ struct rp_hashed_range {
 };
 struct rp_hashed_range rp_files_hashed_range(const struct rp_files *files,
                                              const struct rp_transfer *transfer);
-/** Begin to read the pages that hold a transfer of a mapped file, and no others. */
-void rp_files_ask_for_pages(const struct rp_files *files, const struct rp_transfer *transfer);
+/** Start readahead of exactly the pages that hold a transfer of a mapped file. */
+void rp_files_read_ahead(const struct rp_files *files, const struct rp_transfer *transfer);
 /** A packer takes the tokens of this transfer next: start readahead of their pages if they may be
  * lost. A page can be lost after its tokens were planned as mapped; the fault that reads it again
  * also reads the kernel's readahead around it, and if memory is short, that evicts the pages of
@@ -186,18 +188,15 @@ static inline void rp_files_read_lost(const struct rp_files *files,
     uint64_t first = transfer->data_offset;
     uint64_t last = first + (uint64_t)rp_transfer_stored(transfer) * transfer->width;
     if (stretches && rp_residency_way(stretches, first, last) != RP_READ_MAPPED)
-        rp_files_ask_for_pages(files, transfer);
+        rp_files_read_ahead(files, transfer);
 }
-/** May any mapped file have hashes? */
+/** Has any mapped file hashes, or may one that is mapped later? */
 bool rp_files_have_hashes(const struct rp_files *files);
-/** Is the transfer in a mapped file that has hashes? Then its tokens are taken by verified.h. */
+/** Is the transfer in a mapped file that has hashes? Its tokens are then taken by verified.h. */
 static inline bool rp_files_is_checked(const struct rp_files *files,
                                        const struct rp_transfer *transfer)
 {
     return transfer->mapped_shard && files->files[transfer->mapped_shard - 1].checked;
 }
-
-/* Shards of a corpus index are opened as they are used; a start opens at most this many. */
-#define RP_FILES_AT_START 64u
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* flow — starts and stops the pipeline; holds no per-document work of its own. */
+/* flow.c — starts, pauses and stops the stages of a flow, and runs its catch-up flows. */
 #include "flow/flow.h"
 
 #include <inttypes.h>
@@ -12,14 +12,14 @@
 #include "flow/flow_struct.h"
 #include "flow/startup_yield.h"
 
-/* Is the data ring in use? Not while all taken tokens are mapped. */
+/* Is the data ring in use? It is not while all taken tokens are mapped. */
 static bool is_reading(const struct rp_flow *flow)
 {
     return !flow->files.adapts || rp_a64_load_relaxed(&flow->files.buffered_bytes) ||
            rp_a64_load_relaxed(&flow->files.direct_bytes);
 }
 
-/* Filling starts after the first batch, which it would delay. */
+/* Start the prefaulting after the first batch, which it would delay; then look for its failure. */
 static int watch_prefault(struct rp_flow *flow, struct rp_error *error)
 {
     bool is_due = flow->deliver.batches > 0 && is_reading(flow) &&
@@ -43,7 +43,7 @@ static uint64_t catch_up_limit(const struct rp_flow *flow, uint32_t ring)
 }
 
 int rp_flow_start_catch_up(struct rp_flow *flow, struct rp_flow *made, uint32_t ring,
-                           struct rp_plan *plan, const struct rp_flow_state *before,
+                           struct rp_plan *plan, const struct rp_row_state *before,
                            struct rp_error *error)
 {
     struct rp_deliver *d = &flow->deliver;
@@ -175,7 +175,7 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan,
                           struct rp_ring *rings)
 {
     const struct rp_flow_options *o = &flow->options;
-    if (flow->has_run) /* a new arena is all zero: to write that would be to touch it */
+    if (flow->has_run) /* a new arena is zero, and its pages are not touched before they are used */
         rp_arena_reset(&flow->arena);
     flow->has_run = true;
     flow->wake_at = UINT64_MAX;
@@ -221,7 +221,7 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan,
                                           .wake_fd = flow->wake_fd};
 }
 
-static int start_planning(struct rp_flow *flow, const struct rp_flow_state *before,
+static int start_planning(struct rp_flow *flow, const struct rp_row_state *before,
                           struct rp_error *error)
 {
     struct rp_dispatch *d = &flow->dispatch;
@@ -250,7 +250,7 @@ static void join_packers(struct rp_flow *flow)
         rp_packer_join(&flow->packers[i]);
 }
 
-int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, const struct rp_flow_state *before,
+int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, const struct rp_row_state *before,
                   const struct rp_numbering *numbering, uint64_t batch, struct rp_ring *rings,
                   struct rp_error *error)
 {
@@ -348,7 +348,7 @@ int rp_flow_resume_packers(struct rp_flow *flow, struct rp_error *error)
 
 /* ---- delivering ------------------------------------------------------------------------------ */
 
-/* Has a token file changed that a catch-up flow has read, which is gone? */
+/* The failure of a catch-up flow that has ended: a token file that it had read has changed. */
 static int caught_up_failure(const struct rp_flow *flow, struct rp_error *error)
 {
     if (flow->caught_up_error.code < 0 && error)
@@ -377,8 +377,8 @@ void rp_flow_wake_at(struct rp_flow *flow, uint64_t batch)
     flow->wake_at = flow->deliver.wake_at = batch;
 }
 
-/* Each flow wakes the sleeper when its own rings are as far as wake_at. While rings catch up, those
- * that are there already are not to wake it again: the last one will. */
+/* Each flow wakes the sleeper when its own rings have reached wake_at. While rings catch up, a flow
+ * whose rings are there already must not wake it again: the last flow does. */
 static void share_wake_up(struct rp_flow *flow)
 {
     bool is_alone = true;
@@ -451,7 +451,7 @@ int rp_flow_replace_packer(struct rp_flow *flow, uint32_t packer, struct rp_erro
 {
     RP_ASSERT(packer < flow->options.packers);
     if (!rp_packer_is_dead(&flow->packers[packer])) /* once dead, it writes no more */
-        return 0; /* the news was of one that an earlier start had */
+        return 0; /* the event was of a process of an earlier start */
     int code = rp_packer_judge_death(&flow->packers[packer], error);
     if (code < 0)
         return code;

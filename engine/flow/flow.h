@@ -32,8 +32,7 @@
 #define RP_READERS_MAX 64u
 #define RP_PREFETCH_BYTES_STANDARD (64ull << 20) /* where no blocks are read */
 
-/* Tokens of rows that a checkpoint brought along, found by row. */
-struct rp_contents;
+struct rp_contents;   /* contents.h */
 struct rp_next_use;   /* next_use.h */
 struct rp_page_cache; /* page_cache.h */
 struct rp_sums;       /* sums.h */
@@ -44,8 +43,8 @@ struct rp_mask_counts {
     struct rp_a64 labels; /* tokens that have one */
     struct rp_a64 documents;
     struct rp_a64 untrained; /* documents: no token of them is trained */
-    struct rp_a64 cut_off;   /* documents: trained tokens are all after the first seq_len ones, */
-                             /* which are all that is kept (long_doc: truncate) */
+    /* documents that long_doc: truncate cuts to seq_len tokens: no trained token is among those */
+    struct rp_a64 cut_off;
 };
 
 /* The options that hold for all starts of a flow. */
@@ -61,11 +60,11 @@ struct rp_flow_options {
     bool packer_processes;
     bool mapped;   /* take tokens from mapped files: for a corpus that the page cache holds */
     bool o_direct; /* open token files with O_DIRECT where they allow it */
-    /* Choose the read mode continuously for each stretch (residency.h). `mapped` and `direct` then
-     * hold only at the start, or throughout if adapting is impossible; without may_buffer no
+    /* Choose the read mode continuously for each stretch (residency.h). `mapped` and `o_direct`
+     * then hold only at the start, or throughout if adapting is impossible; without may_buffer no
      * stretch is mapped even then. */
     bool adapts;
-    bool may_buffer, may_direct;            /* if it adapts: which reads are allowed */
+    bool may_buffer, may_direct;            /* the reads that an adapting flow may choose */
     const struct rp_page_cache *page_cache; /* NULL: the kernel's */
     bool verify_blocks;   /* compare bytes read with the sidecar's hashes, if it has any */
     uint64_t token_limit; /* token ids must be below it */
@@ -74,18 +73,16 @@ struct rp_flow_options {
     uint32_t rows;         /* the most that one rank has in a micro-batch */
     uint64_t step_batches; /* the most micro-batches that a step has */
     bool drop_last;
-    uint64_t prefetch_bytes; /* size of the data ring; made by rp_flow_prefetch_bytes */
+    uint64_t prefetch_bytes; /* size of the data ring, by rp_flow_prefetch_bytes */
     uint32_t seq_len;
     uint64_t state_bytes;       /* most a state token can need */
     uint32_t batch_slots;       /* slots of each batch ring */
-    uint32_t other_descriptors; /* descriptors that the engine needs for other purposes than token
-                                   files */
-    uint32_t descriptors_max;   /* token files that may be open at once; 0: all descriptors that are
-                                   left */
+    uint32_t other_descriptors; /* that the engine needs besides token files */
+    uint32_t descriptors_max;   /* open token files at once; 0: as many as the limit leaves */
     struct rp_mask_counts *mask_counts; /* [sources], borrowed; NULL: not counted */
     struct rp_sums *steps;              /* borrowed; NULL: sums of steps are not kept */
-    uint64_t step_bytes; /* most memory of the rows of a step that wait; 0: 64 MiB (queue.h) */
-    const struct rp_cost *cost; /* cost of rows, borrowed; NULL: by their deals, if they have */
+    uint64_t step_bytes;        /* most memory of the queue of a step's rows; 0: 64 MiB (queue.h) */
+    const struct rp_cost *cost; /* cost model of rows, borrowed; NULL: the costs of their deals */
     bool truncates;             /* documents are cut to seq_len tokens */
     struct rp_row_form form;    /* the form of the plan's rows */
 };
@@ -117,19 +114,14 @@ RP_MUST_CHECK int rp_flow_open(struct rp_flow **flow_out, const struct rp_flow_o
                                int wake_fd, struct rp_error *error);
 void rp_flow_close(struct rp_flow *flow); /* stops it first; NULL is fine */
 
-/* A state token of the stream. */
-struct rp_flow_state {
-    const void *token;
-    size_t bytes;
-};
-
-/** Start at micro-batch `batch`. `plan` must be positioned at the first row of that micro-batch. If
- * it is inside a step whose sums are not kept, `before`, which is copied, is a state at or before
- * the step's first row, from which the step is counted; NULL: the step has no sums.
+/** Start at micro-batch `batch`. `plan` must be positioned at the first row of that micro-batch.
+ * `before`, which is copied, is needed if the micro-batch is inside a step whose sums are not kept:
+ * a state at or before the step's first row, from which the step is counted. NULL, or without a
+ * token: such a step has no sums.
  * rings[rank_count] are the batch rings; ring r gets the micro-batches from its tail on. The flow
  * borrows all of them, and the numbering, until it is stopped. */
 RP_MUST_CHECK int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan,
-                                const struct rp_flow_state *before,
+                                const struct rp_row_state *before,
                                 const struct rp_numbering *numbering, uint64_t batch,
                                 struct rp_ring *rings, struct rp_error *error);
 /** Stop all stages and wait for reads in flight. Published batches stay published, and trainers
@@ -153,18 +145,18 @@ enum rp_flow_step {
     RP_FLOW_IDLE,   /* no work now: park */
     RP_FLOW_WORKED, /* call again */
     RP_FLOW_ENDED,  /* the stream has ended, as the rings say; no batch follows */
-    RP_FLOW_RESTART /* a block of documents could not be read as a whole, though its store can be
-                       reached: stop, and start at the lowest tail. From now on documents are read
-                       individually, so that damage stops the stream at the damaged document, if it
-                       is used at all */
+    /* A block of documents could not be read as a whole, though its store can be reached: stop, and
+     * start at the lowest tail. From now on documents are read individually, so that damage stops
+     * the stream at the damaged document, if that is used at all. */
+    RP_FLOW_RESTART
 };
 /** One step of deliver: retire packed tickets, publish finished batches, read the trainers' release
  * words. Returns enum rp_flow_step, or the error that stopped the stream (everything before it has
  * been published). */
 RP_MUST_CHECK int rp_flow_deliver(struct rp_flow *flow, struct rp_error *error);
-/** Call before sleeping on wake_fd; false if there is work after all. From here to rp_flow_unpark
- * packer threads deliver, and the caller must not touch the flow or its rings: unpark first after
- * waking. Unpark without a park before it has no effect. */
+/** Call before sleeping on wake_fd; false if there is work after all. From here to rp_flow_unpark,
+ * which is to be called in both cases, packer threads deliver, and the caller must not touch the
+ * flow or its rings. Unpark without a park before it has no effect. */
 bool rp_flow_park(struct rp_flow *flow);
 void rp_flow_unpark(struct rp_flow *flow);
 /** Wake the sleeper when trainers have released `batch` micro-batches (UINT64_MAX: never). Holds
@@ -187,13 +179,12 @@ RP_MUST_CHECK int rp_flow_replace_packer(struct rp_flow *flow, uint32_t packer,
 void rp_flow_hold(struct rp_flow *flow, uint64_t batch);
 void rp_flow_release_hold(struct rp_flow *flow);
 
-/** State token before micro-batch `position`, NULL when it is not kept. */
-const void *rp_flow_state_at(const struct rp_flow *flow, uint64_t position, size_t *bytes_out,
-                             uint64_t *next_row_out);
+/** The state before micro-batch `position`, if it is kept. */
+struct rp_row_state rp_flow_state_at(const struct rp_flow *flow, uint64_t position);
 /** Forget all kept states, because micro-batches are going to be numbered from another base row.
  * Only while the flow is stopped. */
 void rp_flow_forget_states(struct rp_flow *flow);
-/** Forget those of rows above `row`, because they are going to be planned again. */
+/** Forget the kept states of rows above `row`, because these rows are going to be planned again. */
 void rp_flow_forget_states_after(struct rp_flow *flow, uint64_t row);
 struct rp_arena *rp_flow_arena(struct rp_flow *flow);
 /** Address of the tokens of a transfer of an unretired ticket, once they are loaded. */
@@ -220,8 +211,8 @@ struct rp_flow_counts {
     uint64_t packers_replaced;
 };
 void rp_flow_counts(const struct rp_flow *flow, struct rp_flow_counts *counts);
-/** Continue the counts and costs of the stopped flow that this new one, of as many ranks,
- * replaces. */
+/** Add the counts and costs of the stopped flow to a new one, of as many ranks, that replaces it.
+ */
 void rp_flow_continue_counts(struct rp_flow *flow, struct rp_flow *stopped);
 
 /** The cost of all batches that were published to a local rank since the flow was opened; negative:
@@ -231,7 +222,7 @@ double rp_flow_rank_cost(const struct rp_flow *flow, uint32_t ring);
 /** Waiting of local ranks for each other. */
 struct rp_flow_imbalance rp_flow_imbalance(const struct rp_flow *flow);
 
-/* The running readers, also of catch-up flows. */
+/* The running readers, with those of catch-up flows. */
 struct rp_flow_readers {
     uint32_t count;
     uint32_t refused;           /* number of readers that use pread because io_uring was refused */
@@ -243,12 +234,12 @@ struct rp_flow_readers rp_flow_readers(const struct rp_flow *flow);
 struct rp_oldest_ticket {
     bool is_running; /* false: the flow is stopped or has delivered all, and the rest is 0 */
     bool is_planned, is_read, is_packed;
-    bool is_remote;       /* it is not read yet, and waits for a server or may come to it */
-    uint32_t full_ring;   /* the first of its rings whose consumers leave it no room; or NO_RING */
-    bool is_held_by_save; /* a save keeps the room that it needs, or that planning needs */
+    bool is_remote;       /* not read yet: it waits for a server, or will */
+    uint32_t full_ring;   /* the first of its rings without room for it; or RP_NO_RING */
+    bool is_held_by_save; /* a save keeps the room that this ticket, or planning, needs */
 };
-/** For ring `ring`, which may be served by a catch-up flow. By the caller of rp_flow_deliver, after
- * it has polled the rings. */
+/** The oldest ticket of the flow that serves the ring, which may be a catch-up flow. Called by the
+ * engine's thread, after it has polled the rings. */
 struct rp_oldest_ticket rp_flow_oldest_ticket(const struct rp_flow *flow, uint32_t ring);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* flow_open — chooses the sizes of a flow, and makes it. */
+/* flow_open.c — chooses the sizes of a flow, and makes it. */
 #include <errno.h>
 #include <inttypes.h>
 
@@ -15,11 +15,9 @@
 #define TICKET_BYTES (64u << 10)
 #define SLOTS_MIN 8u
 #define SLOTS_MAX 4096u
-/* mapped tokens need no fetching ahead, and so few slots stay in cache */
-#define SLOTS_MAPPED 64u
+#define SLOTS_MAPPED 64u /* mapped tokens need no read-ahead, and so few slots stay in cache */
 #define PREFETCH_BYTES_STANDARD_MAX (1ull << 30)
-/* transfers of the longest kind that fit in the data: so that reads overlap */
-#define TRANSFERS_MIN 4u
+#define TRANSFERS_MIN 4u /* the longest transfers that fit in the data, so that reads overlap */
 
 /* One ticket for every TICKET_BYTES of data, about the reads of a micro-batch of a few thousand
  * tokens; but tickets and the states of their micro-batches take at most a quarter of the data's
@@ -54,7 +52,7 @@ static int open_files(struct rp_flow *flow, struct rp_error *error)
     return code;
 }
 
-/* Before packer processes are forked: each then has a copy of its own. */
+/* To be called before packer processes are forked: each then has its own copy. */
 static int open_verified(struct rp_flow *flow, struct rp_error *error)
 {
     const struct rp_flow_options *o = &flow->options;

@@ -84,16 +84,15 @@ static bool may_be_overwritten(const struct rp_flow *flow, uint64_t position)
                count;
 }
 
-const void *rp_flow_state_at(const struct rp_flow *flow, uint64_t position, size_t *bytes_out,
-                             uint64_t *next_row_out)
+struct rp_row_state rp_flow_state_at(const struct rp_flow *flow, uint64_t position)
 {
-    const void *kept = NULL;
-    for (uint32_t r = 0; r < flow->options.rank_count && !kept; r++)
+    struct rp_row_state kept = {.token = NULL};
+    for (uint32_t r = 0; r < flow->options.rank_count && !kept.token; r++)
         if (flow->catch_up[r])
-            kept = rp_flow_state_at(flow->catch_up[r], position, bytes_out, next_row_out);
-    if (kept || (flow->running && may_be_overwritten(flow, position)))
+            kept = rp_flow_state_at(flow->catch_up[r], position);
+    if (kept.token || (flow->running && may_be_overwritten(flow, position)))
         return kept;
-    return rp_arena_state_at(&flow->arena, position, bytes_out, next_row_out);
+    return rp_arena_state_at(&flow->arena, position);
 }
 
 void rp_flow_forget_states(struct rp_flow *flow)
@@ -213,7 +212,8 @@ static bool is_remote(const struct rp_flow *flow, const struct rp_ticket *ticket
     return false;
 }
 
-/* Has the ring no room for the batch? A save may keep slots that its consumers have released. */
+/* Has the ring no room for the batch, because its consumers have not released enough? *by_save: a
+ * save keeps slots that they have released. */
 static bool lacks_room(const struct rp_flow *flow, uint32_t ring, uint64_t batch, bool *by_save)
 {
     const struct rp_deliver *d = &flow->deliver;

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fragment — see fragment.h. */
 #include "flow/fragment.h"
 
 #include <inttypes.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* masks — see masks.h. */
 #include "flow/masks.h"
 
 #include <errno.h>
@@ -14,8 +13,8 @@
 #define SPANS_BYTES (4u << 20)
 #define TRANSFERS_MIN 4u /* transfers of the longest kind whose spans fit together */
 
-/* The most spans of a part that is looked up: a row, and the token after it. */
-static uint32_t longest(const struct rp_flow_options *options)
+/* The most spans that are looked up at once: of a row, and the token after it. */
+static uint32_t spans_max(const struct rp_flow_options *options)
 {
     return rp_spans_max(options->seq_len + 1);
 }
@@ -39,7 +38,7 @@ int rp_masks_open(struct rp_masks *masks, const struct rp_flow_options *options,
         .data = arena->data, .data_offset = arena->data_bytes - bytes, .options = options};
     if (bytes == 0)
         return 0;
-    masks->spans = rp_calloc(longest(options), sizeof *masks->spans);
+    masks->spans = rp_calloc(spans_max(options), sizeof *masks->spans);
     return masks->spans ? rp_data_ring_open(&masks->span_ring, bytes, arena->slot_count, error)
                         : rp_fail(error, -ENOMEM, NULL, "out of memory for masks");
 }
@@ -51,7 +50,7 @@ void rp_masks_close(struct rp_masks *masks)
     *masks = (struct rp_masks){.data = NULL};
 }
 
-/* A document that has trained tokens is cut to its first seq_len ones: is none of those trained?
+/* Is a document that has trained tokens cut to seq_len tokens without a trained one?
  * Its first fragment was found last. */
 static bool is_cut_off(struct rp_masks *masks, const struct rp_masks_place *place,
                        const struct rp_transfer *transfer, uint64_t length)
@@ -65,7 +64,8 @@ static bool is_cut_off(struct rp_masks *masks, const struct rp_masks_place *plac
     return rp_source_spans(place->source, &rest, masks->spans, &count, &ignored) == 0 && count == 0;
 }
 
-/* Two additions a fragment, and a read of the ends of the spans where a document begins. */
+/* Count for rp_mask_counts. It costs two additions a fragment and, for a document's first one, a
+ * read of the ends of its spans. */
 static void count(struct rp_masks *masks, const struct rp_masks_place *place,
                   const struct rp_transfer *transfer, uint64_t length)
 {
@@ -107,7 +107,7 @@ int rp_masks_find(struct rp_masks *masks, const struct rp_masks_place *place,
                                  sizeof *masks->spans, place->retired);
 }
 
-/* There is room: rp_masks_find has made it. */
+/* Copy the spans into the span ring: rp_masks_find has made room there. */
 static uint64_t take_spans(struct rp_masks *masks, const struct rp_masks_place *place)
 {
     uint64_t offset = 0, bytes = masks->span_count * sizeof *masks->spans;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* masks.h — the masks of a ticket: which tokens of its transfers are trained.
  *
- * Dispatch copies the spans from the mapped tables of the corpus into the span ring, before the
- * check that lets the ticket be handed on (dispatch.c). So packers, which may be processes with
- * mappings of their own, get the spans of the version that was opened.
+ * Dispatch copies the spans from the mapped tables of the corpus into the span ring. It does so
+ * before the check after which the ticket is handed on (dispatch.c), so packers get the spans of
+ * the version that was opened.
  *
  * The span ring holds the spans of all tickets, at the end of the prefetch ring's data. A transfer
- * whose tokens are all trained has no mask: it costs its packer nothing. Thread: dispatch's own. */
+ * whose tokens are all trained has no mask, and costs its packer no time. Thread: the dispatch
+ * thread. */
 #ifndef RP_FLOW_MASKS_H
 #define RP_FLOW_MASKS_H
 
@@ -18,10 +19,11 @@ struct rp_masks {
     struct rp_data_ring span_ring; /* 0 bytes: no source has a mask */
     uint8_t *data;                 /* the arena's data */
     uint64_t data_offset;          /* where the span ring begins in it */
-    struct rp_span *spans;         /* [longest()]: of the transfer found last */
-    uint32_t labels, span_count;   /* its trained tokens that have a label, and its spans */
+    /* the spans of the transfer found last, and the number of its trained tokens with a label */
+    struct rp_span *spans; /* [spans_max()] */
+    uint32_t span_count, labels;
     const struct rp_flow_options *options;
-    bool has_region; /* the ticket under construction has one in the ring */
+    bool has_region; /* the ticket under construction has a region of the span ring */
 };
 
 /** The bytes of the arena's data, at its end, that are for spans: 0 where no source has a mask. */
@@ -44,8 +46,8 @@ struct rp_masks_place {
 RP_MUST_CHECK int rp_masks_find(struct rp_masks *masks, const struct rp_masks_place *place,
                                 struct rp_transfer *transfer, uint64_t length,
                                 struct rp_error *error);
-/** Give the ticket the mask that was found last, if the transfer needs one. Its tokens have their
- * place. */
+/** Give the ticket the mask that was found last, if the transfer needs one. To be called once the
+ * transfer's tokens are placed. */
 void rp_masks_add(struct rp_masks *masks, const struct rp_masks_place *place,
                   const struct rp_transfer *transfer, uint64_t length);
 

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* next_use — see next_use.h. */
 #include "flow/next_use.h"
 
 #include <errno.h>
@@ -87,37 +86,37 @@ static bool begins_before(const struct rp_source *source, uint64_t document, uin
            extent.byte_offset < byte;
 }
 
-struct question {
+struct query {
     const struct rp_next_use *next_use;
     uint32_t shard;
     uint64_t first, last;
     uint64_t answer;
 };
 
-static void answer(void *argument)
+static void run_query(void *argument)
 {
-    struct question *question = argument;
-    const struct rp_next_use *next_use = question->next_use;
-    rp_sides_tokens_of(next_use->corpus, &question->shard, &question->first, &question->last);
-    uint32_t shard = question->shard, number = rp_corpus_shard(next_use->corpus, shard)->source;
+    struct query *query = argument;
+    const struct rp_next_use *next_use = query->next_use;
+    rp_sides_tokens_of(next_use->corpus, &query->shard, &query->first, &query->last);
+    uint32_t shard = query->shard, number = rp_corpus_shard(next_use->corpus, shard)->source;
     const struct rp_source *source = rp_corpus_source(next_use->corpus, number);
     uint64_t documents = rp_forecast_documents(next_use->forecast);
-    uint64_t document = first_document(source, shard, question->first);
+    uint64_t document = first_document(source, shard, query->first);
     uint64_t nearest = RP_FORECAST_NEVER;
-    for (uint32_t i = 0; i < BLOCKS_MAX && begins_before(source, document, shard, question->last);
+    for (uint32_t i = 0; i < BLOCKS_MAX && begins_before(source, document, shard, query->last);
          i++) {
         uint64_t block = document / documents;
         nearest = rp_min_u64(nearest, rp_forecast_distance(next_use->forecast, number, block));
         document = (block + 1) * documents;
     }
-    question->answer = nearest;
+    query->answer = nearest;
 }
 
 /* Indexes are mapped. If one is cut short, the threads that plan find out, and stop the stream. */
 uint64_t rp_next_use_of(void *context, uint32_t shard, uint64_t first, uint64_t last)
 {
-    struct question question = {context, shard, first, last, RP_FORECAST_NEVER};
-    return rp_mapped_guard(answer, &question) ? question.answer : RP_FORECAST_NEVER;
+    struct query query = {context, shard, first, last, RP_FORECAST_NEVER};
+    return rp_mapped_guard(run_query, &query) ? query.answer : RP_FORECAST_NEVER;
 }
 
 uint64_t rp_next_use_usual(const struct rp_next_use *next_use)

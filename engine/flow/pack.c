@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pack — copy and widen the tokens of READY tickets into their final addresses in the batch slots.
+/* pack.c — copies and widens the tokens of READY tickets into their final addresses in the batch
+ * slots.
  *
  * Flow: wait for the ticket → wait until the slot of its micro-batch is free in every ring it
  * writes to → copy the tokens of every transfer once, writing all sections that depend on it while
@@ -127,7 +128,8 @@ static struct rp_transfer side_of(const struct rp_pack_plan *plan, uint64_t numb
     return side;
 }
 
-/* For all transfers of a ticket at once, so that the disk has several pages to read at once. */
+/* Start readahead of lost pages for all transfers of a ticket, so that the disk has several pages
+ * to read at once. */
 static void read_lost_pages(const struct rp_pack_plan *plan, uint64_t number,
                             const struct rp_ticket *ticket)
 {
@@ -169,7 +171,7 @@ static int pack_sides(const struct rp_pack_plan *plan, uint32_t index, uint64_t 
 /* Pack transfer `i`, from `source`. False: one of its token ids is not below the limit. */
 static bool pack_and_check(const struct rp_pack_plan *plan, const struct rp_ticket *ticket,
                            uint32_t i, const uint8_t *source, const struct rp_mask *mask,
-                           const struct rp_not_stored *other)
+                           const struct rp_row_fill *fill)
 {
     const struct rp_transfer *transfer = &ticket->transfers[i];
     const struct rp_transfer *ahead =
@@ -177,7 +179,7 @@ static bool pack_and_check(const struct rp_pack_plan *plan, const struct rp_tick
     const struct rp_pack_target *target = &plan->targets[transfer->ring];
     uint8_t *slot = rp_slot_of(target, ticket->batch), *data = plan->arena->data;
     uint64_t largest = rp_write_fragment(target, slot, transfer, source,
-                                         rp_files_tokens(plan->files, data, ahead), other);
+                                         rp_files_tokens(plan->files, data, ahead), fill);
     if (mask)
         rp_write_mask(target, slot, transfer, mask, data);
     return largest < rp_transfer_token_limit(transfer, plan->token_limit);
@@ -188,7 +190,7 @@ static bool pack_transfers(const struct rp_pack_plan *plan, uint32_t index, uint
                            struct rp_ticket *ticket)
 {
     const struct rp_mask *mask = ticket->masks, *masks_end = mask + ticket->mask_count;
-    const struct rp_not_stored other = {plan->form, plan->pad_id, ticket->align};
+    const struct rp_row_fill fill = {plan->form, plan->pad_id, ticket->align};
     uint32_t bad_transfer = 0;
     bool has_pages = false;
     for (uint32_t i = 0; i < ticket->transfer_count; i++) {
@@ -207,7 +209,7 @@ static bool pack_transfers(const struct rp_pack_plan *plan, uint32_t index, uint
             rp_ticket_fail(ticket, error.code, &error);
             return true;
         }
-        if (!pack_and_check(plan, ticket, i, source, its_mask, &other) && bad_transfer == 0)
+        if (!pack_and_check(plan, ticket, i, source, its_mask, &fill) && bad_transfer == 0)
             bad_transfer = i + 1;
         int packed = pack_sides(plan, index, number, ticket, i, &error);
         if (packed < 0)
@@ -245,7 +247,8 @@ static bool pack_ticket(const struct rp_pack_plan *plan, uint32_t index, uint64_
            (ticket->error != 0 || finish_rows(plan, ticket));
 }
 
-/* The yield may last long, so trainers get the announcement of published batches first. */
+/* Yield the processor, if it is time to. That may take long, so published batches are announced
+ * first. */
 static void yield_at_startup(const struct rp_pack_plan *plan)
 {
     if (!rp_startup_yield_is_due())
@@ -303,7 +306,7 @@ bool rp_packer_has_work(const struct rp_pack_plan *plan, uint32_t index, uint64_
 void rp_packer_run(const struct rp_pack_plan *plan, uint32_t index)
 {
     const struct rp_arena *arena = plan->arena;
-    /* a replacement begins with the first ticket of ours that is not packed yet */
+    /* a replacement passes over the tickets that are packed already */
     for (uint64_t number = first_ticket(plan, index);; number += plan->packers) {
         uint64_t word = wait_for_ticket(plan, number);
         if (word == 0)

@@ -30,9 +30,9 @@ struct rp_pack_plan {
  * child may run it. */
 void rp_packer_run(const struct rp_pack_plan *plan, uint32_t index);
 
-/** Would a packer that does not run have work if it did? True if all reads of its first unpacked
- * ticket are done, including reads by other tickets, and its batch slots are free. *number is that
- * ticket. Otherwise the packer would wait, for reads or for trainers. */
+/** Could a packer that does not run pack its first unpacked ticket, *number? True if all
+ * reads of that ticket are done, including reads by other tickets, and its batch slots are free.
+ * Otherwise the packer would wait, for reads or for trainers. */
 bool rp_packer_has_work(const struct rp_pack_plan *plan, uint32_t index, uint64_t *number);
 
 #endif

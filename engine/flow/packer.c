@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* packer — see packer.h.
+/* packer.c — packers as threads and as processes.
  *
  * Invariant: packing a ticket twice writes the same bytes (pack.c), so a process that was killed is
  * replaced by another one, which does its ticket again. */

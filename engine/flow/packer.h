@@ -15,18 +15,20 @@ struct rp_packer {
     pthread_t thread;
     pid_t pid;
     int pidfd;                /* -1: it is a thread */
-    uint32_t deaths;          /* deaths of its processes while they packed ticket_at_death */
-    uint64_t ticket_at_death; /* the ticket that the last of them was packing */
+    uint64_t ticket_at_death; /* the ticket that its last process was packing when it died */
+    uint32_t deaths;          /* number of its processes that died at that ticket */
 };
 
 RP_MUST_CHECK int rp_packer_start(struct rp_packer *packer, bool as_process,
                                   struct rp_error *error);
-/** Was it a process that has died? The kernel says so. */
+/** Has its process died? The kernel knows. */
 bool rp_packer_is_dead(const struct rp_packer *packer);
-/** How it died, once: 0 if it was killed from outside, so that another can do its ticket again;
- * negative if it ended by itself, as the next one would, or if 11 have died at one ticket. */
+/** Judge the death of its process, once: 0 if it was killed from outside, so that another process
+ * can do its ticket again; negative if it crashed, as the next one would, or if 11 have died at one
+ * ticket. */
 RP_MUST_CHECK int rp_packer_judge_death(struct rp_packer *packer, struct rp_error *error);
-/** After stop was set and the events were signalled. A process is killed: it may be stopped. */
+/** End the packer, after stop was set and the events were signalled. A process is killed, because
+ * it may be stopped (SIGSTOP). */
 void rp_packer_join(struct rp_packer *packer);
 
 #endif

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* page_cache — see page_cache.h. */
 #include "flow/page_cache.h"
 
 #include <errno.h>
@@ -48,8 +47,8 @@ static bool count_cached(int fd, uint64_t first, uint64_t bytes, uint64_t *pages
     return true;
 }
 
-/* Does mincore tell this process which pages of the file are cached? */
-static bool is_told(int fd)
+/* Does mincore report cached pages of the file to this process? (page_cache.h) */
+static bool may_use_mincore(int fd)
 {
     struct stat info;
     return fstat(fd, &info) == 0 &&
@@ -74,7 +73,7 @@ static enum rp_page_cache_way find_way(const struct rp_page_cache_file *file)
         return RP_PAGE_CACHE_WHOLE;
     if (count_cached(file->fd, 0, 1, &pages))
         return RP_PAGE_CACHE_COUNTED;
-    if (is_told(file->fd) && mincore((void *)(uintptr_t)file->map, 1, &listed) == 0)
+    if (may_use_mincore(file->fd) && mincore((void *)(uintptr_t)file->map, 1, &listed) == 0)
         return RP_PAGE_CACHE_LISTED;
     if (!file->is_direct && probe(file->fd, 0, &is_cached))
         return RP_PAGE_CACHE_PROBED;

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* prefault — see prefault.h. */
 #include "flow/prefault.h"
 
 #include <sys/prctl.h>

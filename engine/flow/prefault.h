@@ -28,9 +28,9 @@ struct rp_prefault {
 
 RP_MUST_CHECK int rp_prefault_start(struct rp_prefault *prefault, struct rp_arena *arena,
                                     int wake_fd, struct rp_error *error);
-/** 0, or why it could not make all of it. */
+/** 0, or the error that has ended the prefaulting. */
 RP_MUST_CHECK int rp_prefault_check(const struct rp_prefault *prefault, struct rp_error *error);
-/** Wait until it is done. */
+/** Wait until the prefaulting is done. */
 void rp_prefault_join(struct rp_prefault *prefault);
 
 #endif

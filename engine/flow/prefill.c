@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* prefill — see prefill.h.
+/* prefill.c — the filler.
  *
  * Flow: choose the block that is needed soonest → its runs in the file → pieces as long as a
  * reader's → those that are not kept are fetched → compared with the hashes of the sidecar → kept.
@@ -129,7 +129,7 @@ static bool next_runs(struct rp_prefill *prefill)
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
-static struct fetching *free_entry(struct rp_prefill *prefill)
+static struct fetching *unused_entry(struct rp_prefill *prefill)
 {
     for (uint32_t i = 0; i < RP_CACHE_FILLS_MAX; i++)
         if (!prefill->fetching[i].kept)
@@ -197,7 +197,7 @@ static void begin_fetching(struct rp_prefill *prefill, struct fetching *it)
 /* Fetch the next piece that is not kept. False if no piece is left to fetch. */
 static bool fetch_next(struct rp_prefill *prefill)
 {
-    struct fetching *it = free_entry(prefill);
+    struct fetching *it = unused_entry(prefill);
     uint32_t number = prefill->runs.shard;
     if (!it)
         return false;

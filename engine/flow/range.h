@@ -16,7 +16,7 @@ struct rp_file_range {
     uint64_t first, last; /* [first, last) in the file */
     uint64_t file_bytes;  /* size of the file */
     bool beyond_end;      /* a direct read: it may extend past the end */
-    uint64_t wanted;      /* first byte of the transfer */
+    uint64_t wanted;      /* first byte of the transfer, before rounding */
 };
 
 /** The bytes [first, last) of a file of `file_bytes`. `past_cache`: by its second descriptor. */

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reads — see reads.h. */
+/* reads.c — places the transfers of a ticket: contents, masks, side columns and tokens. */
 #include "flow/reads.h"
 
-#include <inttypes.h>
-
 #include "base/bits.h"
-#include "base/defect.h"
 #include "corpus/sides.h"
 #include "flow/contents.h"
 #include "flow/fragment.h"
@@ -13,8 +10,8 @@
 #include "flow/reads_private.h"
 #include "flow/side_reads.h"
 
-/* The most that one ticket reads, unless a single range is longer: enough for many reads in flight,
- * little enough that the packer finds the bytes in cache. */
+/* The most bytes that one ticket reads, unless a single range is longer: enough for many reads in
+ * flight, few enough that the packer finds them in cache. */
 #define TICKET_DATA_BYTES (256u << 10)
 
 int rp_reads_open(struct rp_reads *reads, const struct rp_flow_options *options,
@@ -58,7 +55,7 @@ int rp_reads_start(struct rp_reads *reads, const struct rp_plan *plan, uint64_t 
     if (!reads->no_block_reads && !rp_files_are_mapped(reads->files))
         code = rp_block_reads_open(&reads->block_reads, plan, reads->options, base_row,
                                    reads->data_ring.bytes, error);
-    reads->reads_alone = has_no_blocks(&reads->block_reads);
+    reads->reads_alone = lacks_blocks(&reads->block_reads);
     if (reads->options->next_use)
         rp_next_use_start(reads->options->next_use, plan, &reads->block_reads);
     return code;
@@ -94,8 +91,6 @@ uint64_t rp_reads_room_at(const struct rp_reads *reads)
     return reads->room_at ? reads->room_at : rp_data_ring_oldest_ticket(&reads->data_ring) + 1;
 }
 
-/* ---- ranges ---------------------------------------------------------------------------------- */
-
 /* ---- transfers ------------------------------------------------------------------------------- */
 
 /* The place in the row of a transfer's first own token. */
@@ -119,7 +114,8 @@ static int place_contents(struct rp_reads *reads, const struct rp_content_run *r
                                                                        : RP_READS_FULL;
 }
 
-/* The contents have only the places of the row: the token after a cut is in another row. */
+/* The contents have the tokens of a row. The token after a cut, a label of the row's end, is not
+ * among them. */
 static const struct rp_content_run *find_contents(const struct rp_reads *reads, uint64_t row,
                                                   const struct rp_transfer *transfer)
 {
@@ -129,9 +125,10 @@ static const struct rp_content_run *find_contents(const struct rp_reads *reads, 
     return rp_contents_find(contents, row, own_offset(transfer), rp_transfer_own(transfer));
 }
 
-/* Rows that a checkpoint brought are taken from it, all others from their shards. */
-static int place_tokens(struct rp_reads *reads, uint64_t row, struct rp_transfer *transfer,
-                        const struct rp_extent *extent, struct rp_error *error)
+/* Place the tokens of a transfer, from the checkpoint's contents or from the shard, and the entries
+ * of its side columns. */
+static int place_all(struct rp_reads *reads, uint64_t row, struct rp_transfer *transfer,
+                     const struct rp_extent *extent, struct rp_error *error)
 {
     const struct rp_sides *sides = rp_corpus_sides(reads->options->corpus);
     int code = sides->all > sides->count ? rp_sidereads_numbers(reads, transfer, error) : 0;
@@ -157,6 +154,7 @@ static int place_tokens(struct rp_reads *reads, uint64_t row, struct rp_transfer
                : rp_reads_place_shard(reads, extent, transfer, error);
 }
 
+/* Look up the mask. FULL: its spans have no room. */
 static int find_mask(struct rp_reads *reads, const struct rp_masks_place *place,
                      struct rp_transfer *transfer, uint64_t length, struct rp_error *error)
 {
@@ -166,7 +164,8 @@ static int find_mask(struct rp_reads *reads, const struct rp_masks_place *place,
     return code == 1 ? RP_READS_PLACED : code < 0 ? code : RP_READS_FULL;
 }
 
-/* Tokens that have their place are read, and counted: so they get it when their spans have room. */
+/* Placing tokens commits the ticket to read them, and counts them. So room for the spans of the
+ * mask is found first. */
 int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_transfer *transfer,
                    struct rp_error *error)
 {
@@ -180,10 +179,10 @@ int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_transfer *tra
     if (code < 0)
         return code;
     if (!rp_source_has_mask(source))
-        return place_tokens(reads, row, transfer, &extent, error);
+        return place_all(reads, row, transfer, &extent, error);
     code = find_mask(reads, &place, transfer, extent.tokens, error);
     if (code == RP_READS_PLACED)
-        code = place_tokens(reads, row, transfer, &extent, error);
+        code = place_all(reads, row, transfer, &extent, error);
     if (code == RP_READS_PLACED)
         rp_masks_add(&reads->masks, &place, transfer, extent.tokens);
     return code;

@@ -23,24 +23,27 @@ struct rp_reads {
     struct rp_data_ring data_ring;
     struct rp_block_reads block_reads;
     struct rp_masks masks;
-    bool from_corpus;    /* a document had to be read: until then there is no block_read */
-    bool no_block_reads; /* one could not be read */
+    bool from_corpus;    /* a transfer has needed the corpus; no block is read before that */
+    bool no_block_reads; /* a block read has failed: there are none from then on */
     /* Documents are read individually as a rule: there are no block reads, or some lane has none,
-     * or the last due block cannot be read as one. Only then is a single-document read a reason to
-     * bring its stretches into the page cache: otherwise their blocks are read as well. */
+     * or the last due block cannot be read as one. Only then does a single-document read bring its
+     * stretches into the page cache: otherwise block reads do. */
     bool reads_alone;
-    /* The last block's documents in later shards: the next block read; 0 documents = no rest. */
+    /* The part of the last due block that is not read yet; 0 documents = none. A block is read in
+     * parts, one for each shard, and a part in turns: next_side 0 reads its tokens, c + 1 the
+     * entries of side column c. */
     struct rp_plan_block rest;
-    uint32_t next_side; /* 0: the block's tokens are next; c + 1: the entries of column c */
+    uint32_t next_side;
 
     /* Set if rp_reads_place or rp_reads_next_block refuses for want of a descriptor or of room for
-     * spans: it succeeds when the tickets below this are retired. 0: no refusal, or for want of
-     * data. */
+     * spans: it succeeds when the tickets below this are retired. 0: no refusal, or a refusal for
+     * want of data (rp_reads_room_at). */
     uint64_t room_at;
 
-    struct rp_ticket *ticket; /* under construction; its number, and the bytes that it reads */
-    uint64_t number, ticket_bytes;
-    uint64_t ticket_bytes_max; /* without side columns, which decide themselves (side_reads.h) */
+    struct rp_ticket *ticket;  /* under construction */
+    uint64_t number;           /* that ticket's */
+    uint64_t ticket_bytes;     /* that it reads */
+    uint64_t ticket_bytes_max; /* no limit with side columns: side_reads.c has one for them */
 };
 
 RP_MUST_CHECK int rp_reads_open(struct rp_reads *reads, const struct rp_flow_options *options,
@@ -51,10 +54,10 @@ void rp_reads_close(struct rp_reads *reads);
 RP_MUST_CHECK int rp_reads_start(struct rp_reads *reads, const struct rp_plan *plan,
                                  uint64_t base_row, struct rp_error *error);
 
-/** Rows were planned, and blocks taken: note the positions for the forecast of next uses. */
+/** After rows were planned or blocks read: note the positions for the forecast of next uses. */
 void rp_reads_note(struct rp_reads *reads, const struct rp_plan *plan);
 
-/** The next transfers are for this ticket. */
+/** Begin a ticket: the next transfers are placed in it. */
 void rp_reads_begin(struct rp_reads *reads, struct rp_ticket *ticket, uint64_t number);
 
 /** Take the expected hashes of a complete ticket's reads from the sidecars. */
@@ -69,15 +72,16 @@ RP_MUST_CHECK int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp
                                  struct rp_error *error);
 
 enum rp_reads_block { RP_READS_NO_BLOCK, RP_READS_BLOCK, RP_READS_BLOCK_WAITS };
-/** The next block that is due. BLOCK: its place is taken for ticket `number`, which has to be
- * filled with rp_reads_fill_block next. WAITS: the next rows want it, and there is no room before
+/** The next block that is due. BLOCK: it has room in the data, for ticket `number`, which has to be
+ * filled with rp_reads_fill_block next. WAITS: the next rows use it, and there is no room before
  * the tickets below rp_reads_room_at are retired. */
 enum rp_reads_block rp_reads_next_block(struct rp_reads *reads, const struct rp_plan *plan,
                                         uint64_t number, struct rp_block_read *block_read);
-/** The call that returned FULL for an empty ticket, or WAITS, succeeds when the tickets below this
- * are retired. Only after such a return. */
-uint64_t rp_reads_room_at(const struct rp_reads *reads);
+/** Give the ticket, which is empty, the reads of the block. */
 void rp_reads_fill_block(struct rp_reads *reads, struct rp_ticket *ticket,
                          const struct rp_block_read *block_read);
+/** After FULL for an empty ticket, or WAITS: the same call succeeds when the tickets below this are
+ * retired. */
+uint64_t rp_reads_room_at(const struct rp_reads *reads);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reads_blocks — the block reads of reads.h. */
+/* reads_blocks.c — the tickets that read whole blocks. */
 #include "base/bits.h"
 #include "corpus/sides.h"
 #include "flow/reads_private.h"
 
-/* To have a block in the page cache that is read past it takes a second read, and saves one in each
- * later epoch. With one later epoch that is as much as it costs, so it takes two. */
+/* Later epochs that must use a block which is read past the page cache before it is also read into
+ * the page cache. That second read saves one in each later epoch, so it pays from the second on. */
 #define LATER_EPOCHS 2u
 
 /* Length of the pieces into which a read of `bytes` is split: nearly equal, and about as long as
@@ -39,11 +39,10 @@ static bool round_runs(const struct rp_reads *reads, const struct rp_file *file,
     return read_count <= RP_TICKET_TRANSFERS_MAX && *bytes <= reads->data_ring.bytes / 8;
 }
 
-/* A block that is due, or its rest if earlier shards hold its first documents; and the part of it
- * in one shard. */
 struct due {
-    struct rp_plan_block block, part;
-    uint64_t bytes;
+    struct rp_plan_block block; /* a block that is due: all of it, or the rest that is not read */
+    struct rp_plan_block part;  /* the documents of it that are in the first one's shard */
+    uint64_t bytes;             /* room that the part needs in the data */
 };
 
 static bool next_due(struct rp_reads *reads, const struct rp_plan *plan,
@@ -56,14 +55,10 @@ static bool next_due(struct rp_reads *reads, const struct rp_plan *plan,
            rp_block_reads_peek(&reads->block_reads, &reads->data_ring, plan, block);
 }
 
-/* The next column of the part, or once all have been tried, the documents after it. */
-static void take_part(struct rp_reads *reads, const struct due *due)
+/* The part is read, or never will be as a block: move to the documents after it. */
+static void skip_part(struct rp_reads *reads, const struct due *due)
 {
     reads->rest = due->block;
-    if (reads->next_side < rp_corpus_sides(reads->options->corpus)->count) {
-        reads->next_side++;
-        return;
-    }
     reads->next_side = 0;
     reads->rest.first_document += due->part.documents;
     reads->rest.documents -= due->part.documents;
@@ -71,9 +66,21 @@ static void take_part(struct rp_reads *reads, const struct due *due)
         rp_block_reads_take(&reads->block_reads);
 }
 
-/* Turn the runs of the tokens into runs of the column that comes next. False: its entries are long
- * enough to be read for each document. */
-static bool take_side(const struct rp_reads *reads, struct rp_block_read *block_read)
+/* The tokens or the column `next_side` of the part are read, or never will be as a block: move to
+ * its next column or, after the last one, to the documents after it. */
+static void skip_side(struct rp_reads *reads, const struct due *due)
+{
+    if (reads->next_side == rp_corpus_sides(reads->options->corpus)->count) {
+        skip_part(reads, due);
+        return;
+    }
+    reads->rest = due->block;
+    reads->next_side++;
+}
+
+/* If a column is next, turn the runs of the tokens into runs of the column. False if the column is
+ * read for each document, because its entries are long; the runs are then of no use. */
+static bool find_side_runs(const struct rp_reads *reads, struct rp_block_read *block_read)
 {
     const struct rp_corpus *corpus = reads->options->corpus;
     if (reads->next_side == 0)
@@ -98,7 +105,7 @@ static bool take_side(const struct rp_reads *reads, struct rp_block_read *block_
 
 enum block_way { BY_DOCUMENT, MAPPED, AS_BLOCK };
 
-/* Find the part of a due block, its runs, and how they are read. */
+/* Find the part of a due block and its runs, and choose how they are read. */
 static enum block_way choose_way(struct rp_reads *reads, struct due *due,
                                  struct rp_block_read *block_read)
 {
@@ -107,7 +114,7 @@ static enum block_way choose_way(struct rp_reads *reads, struct due *due,
     uint64_t room_at;
     due->part = due->block;
     if (!rp_block_runs_find(reads->options->corpus, &due->part, block_read) ||
-        !take_side(reads, block_read) ||
+        !find_side_runs(reads, block_read) ||
         rp_files_get(reads->files, block_read->shard, retired(reads), &file, &room_at, &ignored) !=
             RP_FILES_OPEN)
         return BY_DOCUMENT;
@@ -119,27 +126,26 @@ static enum block_way choose_way(struct rp_reads *reads, struct due *due,
     return round_runs(reads, file, block_read, &due->bytes) ? AS_BLOCK : BY_DOCUMENT;
 }
 
-/* Find the next block that is due and not mapped. False if no block is due, or it cannot be read as
- * a whole. */
+/* Find the next block that is due and not mapped. False if none is due, or if the tokens of one
+ * have to be read by document. */
 static bool find_block(struct rp_reads *reads, const struct rp_plan *plan,
                        struct rp_block_read *block_read, struct due *due)
 {
     while (next_due(reads, plan, &due->block)) {
         switch (choose_way(reads, due, block_read)) {
         case AS_BLOCK:
-            reads->reads_alone = has_no_blocks(&reads->block_reads);
+            reads->reads_alone = lacks_blocks(&reads->block_reads);
             return true;
         case MAPPED:
-            take_part(reads, due);
+            skip_side(reads, due);
             break;
         case BY_DOCUMENT:
             if (reads->next_side > 0) {
-                take_part(reads, due);
+                skip_side(reads, due);
                 break;
             }
-            reads->next_side = UINT32_MAX; /* nor its columns */
-            due->part.documents = due->block.documents;
-            take_part(reads, due);
+            due->part.documents = due->block.documents; /* all of it, and no column */
+            skip_part(reads, due);
             reads->reads_alone = true;
             return false;
         }
@@ -167,10 +173,10 @@ enum rp_reads_block rp_reads_next_block(struct rp_reads *reads, const struct rp_
             rp_block_reads_defer(&reads->block_reads);
         return is_wanted ? RP_READS_BLOCK_WAITS : RP_READS_NO_BLOCK;
     }
-    take_part(reads, &due);
+    skip_side(reads, &due);
     for (uint32_t i = 0; i < block_read->run_count; i++)
         block_read->runs[i].data_offset += data_offset;
-    rp_files_use(reads->files, block_read->shard, number);
+    rp_files_hold(reads->files, block_read->shard, number);
     block_read->region = rp_data_ring_youngest(&reads->data_ring);
     rp_block_reads_add(&reads->block_reads, block_read);
     return RP_READS_BLOCK;

@@ -6,8 +6,8 @@
 #include "flow/range.h"
 #include "flow/reads.h"
 
-/* True if some lane has no block reads. */
-static inline bool has_no_blocks(const struct rp_block_reads *block_reads)
+/* Are documents of some lane read individually? */
+static inline bool lacks_blocks(const struct rp_block_reads *block_reads)
 {
     return block_reads->blocks.documents == 0 || block_reads->leaves_lanes_out;
 }
@@ -32,12 +32,13 @@ static inline bool goes_past_cache(const struct rp_reads *reads, const struct rp
     return way == RP_READ_DIRECT && !file->o_direct && rp_files_need_direct(reads->files, shard);
 }
 
-/** Find a place for the range in the ticket. False when it is full. */
+/** Give the ticket the bytes of a range, by a read of its own or a longer last read. False if the
+ * ticket or the data is full. */
 bool rp_reads_place_range(struct rp_reads *reads, const struct rp_file_range *range,
                           uint64_t *data_offset);
 
-/** Place the bytes of a transfer that are at an extent of one file. FULL: the ticket has no room.
- */
+/** Place the bytes of a transfer that are at an extent of a shard, of tokens or of a side column.
+ * As rp_reads_place. */
 RP_MUST_CHECK int rp_reads_place_shard(struct rp_reads *reads, const struct rp_extent *extent,
                                        struct rp_transfer *transfer, struct rp_error *error);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reads_shard — the place of one range of one file in a ticket, for tokens and for side columns. */
+/* reads_shard.c — places a range of a shard in a ticket, of tokens or of a side column. */
 #include "base/bits.h"
 #include "base/defect.h"
 #include "flow/reads_private.h"
@@ -59,7 +59,8 @@ bool rp_reads_place_range(struct rp_reads *reads, const struct rp_file_range *ra
     return true;
 }
 
-/* The bytes [first, last) of a shard, out of the block read that has the document. */
+/* Take the bytes [first, last) of a shard from the block read that has the document. False if there
+ * is none. */
 static bool place_in_block_read(struct rp_reads *reads, uint32_t shard, uint64_t first,
                                 uint64_t last, struct rp_transfer *transfer)
 {
@@ -75,7 +76,7 @@ static bool place_in_block_read(struct rp_reads *reads, uint32_t shard, uint64_t
         transfer->data_offset = run->data_offset + (first - run->first);
         transfer->loaded_by = block_read->ticket;
         bool is_direct = block_read->past_cache || reads->files->files[shard].o_direct;
-        rp_files_count(reads->files, shard, is_direct, last - first);
+        rp_files_count_read(reads->files, shard, is_direct, last - first);
         rp_data_ring_use(&reads->data_ring, block_read->region, reads->number);
         return true;
     }
@@ -95,6 +96,8 @@ static void place_mapped(const struct rp_reads *reads, const struct rp_file *fil
                                            blocks.end - blocks.first);
 }
 
+/* Read the bytes [first, last) of a shard for this ticket. False if the ticket or the data is full.
+ */
 static bool place_alone(struct rp_reads *reads, const struct rp_file *file, enum rp_read_way way,
                         uint32_t shard, uint64_t first, uint64_t last, struct rp_transfer *transfer)
 {
@@ -106,9 +109,9 @@ static bool place_alone(struct rp_reads *reads, const struct rp_file *file, enum
                             rp_corpus_shard(reads->options->corpus, shard)->is_side))
         rp_residency_want(file->stretches, first, last);
     if (file->stretches && reads->block_reads.blocks.documents == 0)
-        rp_residency_tell(&reads->files->residency);
-    rp_files_count(reads->files, shard, range.beyond_end, last - first);
-    rp_files_use(reads->files, shard, reads->number);
+        rp_residency_announce(&reads->files->residency);
+    rp_files_count_read(reads->files, shard, range.beyond_end, last - first);
+    rp_files_hold(reads->files, shard, reads->number);
     return true;
 }
 
@@ -132,6 +135,6 @@ int rp_reads_place_shard(struct rp_reads *reads, const struct rp_extent *extent,
     else if (!place_in_block_read(reads, extent->shard, first, last, transfer) &&
              !place_alone(reads, file, way, extent->shard, first, last, transfer))
         return RP_READS_FULL;
-    rp_files_note_use(reads->files, extent->shard, reads->number, last - first);
+    rp_files_note_taken(reads->files, extent->shard, reads->number, last - first);
     return RP_READS_PLACED;
 }

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* residency — see residency.h. */
 #include "flow/residency.h"
 
 #include <errno.h>
@@ -16,8 +15,8 @@
 #define ROOM_SHARE(bytes) ((bytes) / 4 * 3)
 #define ROOM_NS 250000000u /* from one check of memory to the next */
 #define HALVINGS_MAX 4u
-#define HALVED_NS 10000000000u /* for so long at least */
-#define SOON_SECONDS 10u
+#define HALVED_NS 10000000000u /* until the room is doubled again */
+#define SOON_SECONDS 10u       /* a stretch that was read in is lost "soon" */
 /* A stretch becomes mapped when at most this share of it is missing. It stays so until more than
  * the share RP_MISSING_TO_KEEP is, and more than one page. */
 #define MISSING_TO_MAP 256u
@@ -66,7 +65,7 @@ static void check_memory(struct rp_residency *r)
     rp_a64_store_relaxed(&r->room_bytes, r->room);
 }
 
-/* Stretches that were read in are lost at once: the room is less than memory says. */
+/* If much of what was read in was lost soon, the room is less than memory says: halve it. */
 static void judge_losses(struct rp_residency *r)
 {
     if (r->lost_soon > r->room / 16 && r->halvings < HALVINGS_MAX) {
@@ -77,9 +76,9 @@ static void judge_losses(struct rp_residency *r)
     r->lost_soon = 0;
 }
 
-/* Has memory room for a stretch? One that has it keeps it, until the room is an eighth too small.
- * Where every read fills the page cache, no stretch keeps its pages unless the whole corpus does:
- * mapped stretches would lose them to reads, and packers would wait for one page at a time. */
+/* Has memory room for a stretch? A stretch that has room keeps it until the room is an eighth too
+ * small. If every read fills the page cache, only the whole corpus has room, or no stretch: mapped
+ * stretches would lose their pages to reads, and packers would wait for one page at a time. */
 static bool has_room(const struct rp_residency *r, const struct rp_stretch *stretch, uint64_t bytes)
 {
     uint32_t way = rp_a32_load_relaxed(&stretch->way);
@@ -110,7 +109,7 @@ static enum rp_read_way choose_way(const struct rp_residency *r, const struct rp
     return fits ? RP_READ_BUFFERED : RP_READ_DIRECT;
 }
 
-/* A stretch that was read in is lost, perhaps soon after that. */
+/* A mapped stretch is lost: count it if it was read in shortly before. */
 static void note_loss(struct rp_residency *r, struct rp_stretch *stretch, uint64_t bytes)
 {
     if (stretch->read_in_at && seconds(r) - stretch->read_in_at <= SOON_SECONDS)
@@ -137,16 +136,16 @@ static void set_held(struct rp_residency *r, struct rp_stretch *stretch, uint64_
     stretch->held = (uint32_t)bytes;
 }
 
-/* Set the memory that the stretch has or is to have; for a stretch that is read past the page
- * cache, its cached bytes. */
+/* Set the memory that the stretch has or is to have. A stretch that is read past the page cache
+ * claims its cached bytes. */
 static void set_claim(struct rp_residency *r, struct rp_stretch *stretch, uint64_t bytes)
 {
     r->claimed_bytes += bytes - stretch->claimed;
     stretch->claimed = (uint32_t)bytes;
 }
 
-/* The kernel counts whole pages, and a file's last page mostly extends past its end. Returns
- * whether memory has room for the stretch. */
+/* Set the read mode of a stretch by its cached pages. The kernel counts whole pages, and a file's
+ * last page mostly extends past its end. Returns whether memory has room for the stretch. */
 static bool set_stretch(struct rp_residency *r, const struct place *place)
 {
     uint64_t bytes = place->bytes;
@@ -202,7 +201,6 @@ static void read_in(struct rp_residency *r, struct batch *batch)
         place->stretch->read_in_at = seconds(r);
         (void)set_stretch(r, place);
     }
-    rp_a64_store_relaxed(&r->read_in_bytes, r->read_in);
     batch->count = 0;
 }
 
@@ -246,7 +244,8 @@ void rp_residency_poll(struct rp_residency *r)
     read_in(r, &batch);
 }
 
-/* For a slice of time, or to the end of a pass. Returns how long to sleep after it. */
+/* Check stretches for a slice of time, or to the end of a pass. Returns the time to sleep after it.
+ */
 static uint64_t check_for_a_slice(struct rp_residency *r)
 {
     struct batch batch = {.count = 0};
@@ -402,7 +401,7 @@ struct rp_stretch *rp_residency_add(struct rp_residency *r, uint32_t shard,
     bool is_watched = stretches && !is_memory;
     if (stretches && is_memory)
         rp_a64_add_relaxed(&r->memory_bytes, opened->bytes);
-    r->has_untold_file = r->has_untold_file || is_watched;
+    r->has_unannounced_file = r->has_unannounced_file || is_watched;
     rp_a32_store_release(&file->is_open, is_watched); /* PAIRS resident-file */
     return stretches;
 }
@@ -413,11 +412,11 @@ void rp_residency_read_ahead(const struct rp_residency *r, uint32_t shard, uint6
     r->options.page_cache->read_ahead(&r->files[shard].file, first, last - first);
 }
 
-void rp_residency_tell(struct rp_residency *r)
+void rp_residency_announce(struct rp_residency *r)
 {
-    if (!r->has_untold_file)
+    if (!r->has_unannounced_file)
         return;
-    r->has_untold_file = false;
+    r->has_unannounced_file = false;
     rp_a32_store_release(&r->has_new_file, 1); /* PAIRS new-file */
     rp_event_signal(&r->wake);
 }

@@ -9,19 +9,19 @@
  *     direct    memory has no room for it: reads go past the page cache, which would only lose
  *               other stretches for it
  *
- * A thread of its own, the watcher, polls which stretches the page cache holds (page_cache.h), and
- * writes the words. If they do not change it is calm and checks seldom, until a single document of
- * a new file is read. It reads a whole stretch into the page cache if reads of it are to be
- * buffered and a document of it is wanted: one long read replaces many short ones, and the stretch
- * is then mapped. If a whole block is read past the page cache, its stretches are wanted only if
- * enough epochs will use them later (LATER_EPOCHS in reads.c).
+ * A thread, the watcher, polls which stretches the page cache holds (page_cache.h), and writes the
+ * words. While no word changes the watcher is calm: it checks seldom, until a single document of a
+ * new file is read. It reads a whole stretch into the page cache if reads of it are to be buffered
+ * and a document of it is wanted: one long read replaces many short ones, and the stretch is then
+ * mapped. If a whole block is read past the page cache, its stretches are wanted only if enough
+ * epochs will use them later (LATER_EPOCHS in reads_blocks.c).
  *
  * The room for cached stretches of the corpus is a share of the memory that is available to the
  * engine (ROOM_SHARE). If a corpus is larger, a part is kept, and the rest is read past the page
  * cache; if direct reads are not allowed, a larger corpus is read through the page cache, and no
  * stretch of it is mapped or read in unless the page cache holds all of it. If stretches that were
- * read in are lost again soon, the room is halved, and grows again slowly. Files on tmpfs and its
- * like are memory already: they are mapped for good, not watched, and take no room.
+ * read in are lost again soon, the room is halved, and grows again slowly. Files on tmpfs and the
+ * like are in memory already: they are mapped for the whole run, not watched, and take no room.
  *
  * Invariant: a word is only advice. Whatever it says, the bytes are the same. A page may be lost
  * after its tokens were planned: the packer that touches it reads it again. If the word no longer
@@ -89,14 +89,14 @@ struct rp_residency {
     struct rp_a32 stop;
     struct rp_a32 has_new_file; /* 1: a new file was announced since the watcher cleared the word.
                                    PAIRS new-file */
-    bool has_untold_file; /* dispatch only: a file was added since dispatch last announced one */
+    bool has_unannounced_file;  /* dispatch only: a file was added after the last announcement */
     struct rp_event wake;
 
     /* Watcher only. */
     uint32_t at_file, at_stretch; /* checked next */
-    uint64_t held_bytes;          /* that the page cache held when they were checked */
-    uint64_t claimed_bytes;       /* the same, and all of the stretches that are to be read in */
-    uint64_t room;                /* how many bytes may be claimed */
+    uint64_t held_bytes;          /* sum of `held` of all stretches */
+    uint64_t claimed_bytes;       /* sum of `claimed` of all stretches */
+    uint64_t room;                /* the most bytes that may be claimed */
     uint64_t began_ns, room_ns;   /* the start; the last check of memory */
     uint64_t halved_ns;           /* the last change of `halvings` */
     uint64_t lost_soon; /* bytes of stretches in this pass that were read in and lost again soon */
@@ -104,13 +104,13 @@ struct rp_residency {
     uint64_t taken;     /* taken_bytes when it was read last */
     uint64_t page_bytes;
     uint32_t halvings; /* how often the room was halved */
-    bool has_changed;  /* a word, in this pass; or there is a new file since it began */
-    bool holds_all; /* the page cache has nearly all of the corpus, at the end of the last pass */
-    bool is_calm;   /* no word has changed in the last pass, nor since, and it saw every file */
+    bool has_changed;  /* in this pass a word has changed, or a file was added */
+    bool holds_all; /* at the end of the last pass the page cache held nearly all of the corpus */
+    bool is_calm;   /* the last pass saw every file, and no word has changed since it began */
 
     struct rp_a64 memory_bytes; /* bytes of files that are in memory (tmpfs). Writer: dispatch */
     const struct rp_a64 *taken_bytes; /* taken from files by dispatch: bounds the bytes read in */
-    struct rp_a64 room_bytes, cached_bytes, read_in_bytes; /* copies of the above, for stat */
+    struct rp_a64 room_bytes, cached_bytes; /* copies of room and held_bytes, for stat */
 };
 
 RP_MUST_CHECK int rp_residency_open(struct rp_residency *residency,
@@ -118,23 +118,21 @@ RP_MUST_CHECK int rp_residency_open(struct rp_residency *residency,
                                     const struct rp_a64 *taken_bytes, struct rp_error *error);
 void rp_residency_close(struct rp_residency *residency);
 
-/** A file is open and mapped. Its stretches are watched from now on, or mapped for good if the file
- * system is in memory; the result is NULL if the kernel does not report its cached pages, or memory
- * is short: such a file is read, and needs no mapping. By dispatch, or before it runs. */
+/** Watch the stretches of a file that is open and mapped; if its file system is in memory, they are
+ * mapped for the whole run. NULL if the kernel does not report its cached pages, or memory is
+ * short: such a file is read, and needs no mapping. Called by dispatch, or before it runs. */
 struct rp_stretch *rp_residency_add(struct rp_residency *residency, uint32_t shard,
                                     const struct rp_page_cache_file *file);
 
-/** The watcher runs between these two calls. If its thread cannot be created, words keep their
- * values. */
+/** Start and stop the watcher. If its thread cannot be created, words keep their values. */
 void rp_residency_start(struct rp_residency *residency);
 void rp_residency_stop(struct rp_residency *residency);
 
-/** One turn of the watcher, for tests: checks every stretch once. */
+/** One pass of the watcher, for tests: checks every stretch once. */
 void rp_residency_poll(struct rp_residency *residency);
 
-/** Bytes of files that need room to be in the page cache, as far as known: files are opened when
- * they are used, and some may turn out to be in memory. Any thread may call this and the next
- * function. */
+/** Bytes of the files that need room to be in the page cache. Files that are in memory are known
+ * once they are opened. Any thread may call this and the next function. */
 static inline uint64_t rp_residency_watched_bytes(const struct rp_residency *residency)
 {
     return residency->options.corpus_bytes - rp_a64_load_relaxed(&residency->memory_bytes);
@@ -146,11 +144,12 @@ static inline bool rp_residency_holds_all(const struct rp_residency *residency)
     return rp_a64_load_relaxed(&residency->cached_bytes) >= watched - watched / RP_MISSING_TO_KEEP;
 }
 
-/** Dispatch reads a single document, after rp_residency_want. If files were added since the last
- * call, a calm watcher checks at once; otherwise this costs dispatch little. */
-void rp_residency_tell(struct rp_residency *residency);
+/** Announce added files, if there are any, so that a calm watcher checks at once. Called by
+ * dispatch when it reads a single document, after rp_residency_want; so it costs little without new
+ * files. */
+void rp_residency_announce(struct rp_residency *residency);
 
-/** How bytes [first, last) of a file with these stretches are read now. */
+/** The present read mode of bytes [first, last) of a file with these stretches. */
 static inline enum rp_read_way rp_residency_way(const struct rp_stretch *stretches, uint64_t first,
                                                 uint64_t last)
 {
@@ -163,13 +162,12 @@ static inline enum rp_read_way rp_residency_way(const struct rp_stretch *stretch
     return (enum rp_read_way)way;
 }
 
-/** Begin to read bytes [first, last) of a file that has stretches into the page cache. By any
- * thread or process that takes tokens from the file's mapping. */
+/** Start readahead of bytes [first, last) of a file that has stretches. Called by any thread or
+ * process that takes tokens from the file's mapping. */
 void rp_residency_read_ahead(const struct rp_residency *residency, uint32_t shard, uint64_t first,
                              uint64_t last);
 
-/** The stretches of bytes [first, last) are to be in the page cache, if memory has room for them.
- */
+/** Mark the stretches of bytes [first, last) as wanted in the page cache, if memory has room. */
 static inline void rp_residency_want(struct rp_stretch *stretches, uint64_t first, uint64_t last)
 {
     for (uint64_t at = first / RP_STRETCH_BYTES; at * RP_STRETCH_BYTES < last; at++)

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* side_reads — see side_reads.h. */
 #include "flow/side_reads.h"
 
 #include "base/bits.h"
@@ -8,7 +7,8 @@
 
 /* The most by which a range grows when it is rounded out at both ends, and placed. */
 #define SLACK_BYTES (3 * (uint64_t)RP_BLOCK_BYTES)
-/* As TICKET_DATA_BYTES in reads.c, of a ticket that has a transfer. */
+/* The most bytes that a ticket reads, unless its first transfer needs more: as TICKET_DATA_BYTES in
+ * reads.c. */
 #define TICKET_BYTES (256u << 10)
 
 uint64_t rp_sidereads_part_bytes(const struct rp_flow_options *options)
@@ -29,7 +29,7 @@ uint64_t rp_sidereads_transfer_bytes(const struct rp_flow_options *options)
     return bytes + (sides->count ? (1 + sides->count) * SLACK_BYTES : 0);
 }
 
-/* Open the file, for as long as the ticket uses it. */
+/* Open the file, until the ticket is retired. */
 static int hold_file(struct rp_reads *reads, uint32_t shard, struct rp_error *error)
 {
     const struct rp_file *file;
@@ -37,7 +37,7 @@ static int hold_file(struct rp_reads *reads, uint32_t shard, struct rp_error *er
     if (code != RP_FILES_OPEN)
         return code < 0 ? code : RP_READS_FULL;
     reads->room_at = 0;
-    rp_files_use(reads->files, shard, reads->number);
+    rp_files_hold(reads->files, shard, reads->number);
     return RP_READS_PLACED;
 }
 

@@ -8,19 +8,20 @@
 
 #include "flow/reads.h"
 
-/** Place the entries of a transfer, the next one of the ticket, whose tokens are then placed in any
- * case. The rest as rp_reads_place. `has_contents`: its tokens are in a checkpoint. */
+/** Place the side entries of the ticket's next transfer. After PLACED there is room for its tokens
+ * as well, so placing these cannot fail. Otherwise as rp_reads_place. `has_contents`: the tokens
+ * are in a checkpoint. */
 RP_MUST_CHECK int rp_sidereads_place(struct rp_reads *reads, const struct rp_transfer *transfer,
                                      const struct rp_extent *extent, bool has_contents,
                                      struct rp_error *error);
 
-/** Note the numbers of the document of a transfer, the next one of the ticket. */
+/** Set the document columns of the ticket's next transfer. */
 RP_MUST_CHECK int rp_sidereads_numbers(struct rp_reads *reads, const struct rp_transfer *transfer,
                                        struct rp_error *error);
 
-/** Bytes of the data that the longest transfer and its columns take; of the longest part of it that
- * one packer compares with its hashes. */
+/** Bytes of the data that the longest transfer takes, with its columns. */
 uint64_t rp_sidereads_transfer_bytes(const struct rp_flow_options *options);
+/** Bytes of the longest part of a transfer, tokens or a column, with the blocks around it. */
 uint64_t rp_sidereads_part_bytes(const struct rp_flow_options *options);
 
 #endif

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sums — see sums.h. */
 #include "flow/sums.h"
 
 #include <pthread.h>

@@ -2,11 +2,11 @@
 /* ticket.h — the prefetch ring: a reorder ring of tickets in shared memory.
  *
  * A ticket is a unit of work in plan order: some rows of one micro-batch, the reads that bring
- * their tokens, and the transfers that say where each run of tokens goes; or only the reads of a
- * block read (block_reads.h), which transfers of later tickets use. Ticket t lives in slot t mod
- * slot_count; its bytes are stored in the data ring (data_ring.h). Readers finish tickets in any
- * order and packers take them in any order; dispatch and deliver go in order. There is no queue and
- * no CAS:
+ * their tokens, and the transfers, which have a source and a target for each run of tokens; or only
+ * the reads of a block read (block_reads.h), which transfers of later tickets use. Ticket t is in
+ * slot t mod slot_count; its bytes are stored in the data ring (data_ring.h). Readers finish
+ * tickets in any order and packers take them in any order; dispatch and deliver go in order. There
+ * is no queue and no CAS:
  *
  *     dispatch ──PLANNED──► fetch ──READY──► pack ──PACKED──► deliver
  *         ▲     (reader t mod readers)  (packer t mod packers)     │
@@ -66,12 +66,11 @@ struct rp_read {
     uint64_t offset;       /* in the file, or in the contents */
     uint64_t data_offset;  /* offset of its buffer in the data */
     uint32_t bytes;        /* bytes to request: rounded to the alignment */
-    uint32_t bytes_needed; /* up to the file's end */
+    uint32_t bytes_needed; /* `bytes` without those after the file's end */
     uint32_t shard;
-    uint16_t past_cache; /* 1: by the file's second descriptor (files.h) */
-    uint16_t is_second; /* 1: the second read of an object, from its server, because the first bytes
-                           were wrong */
-    uint64_t expected;  /* rp_files_expected of the needed bytes, for a file with hashes */
+    uint16_t past_cache; /* 1: a direct read, by the file's second descriptor (files.h) */
+    uint16_t is_second;  /* 1: an object's bytes were wrong, and are read again from its server */
+    uint64_t expected;   /* rp_files_expected of the needed bytes, for a file with hashes */
 };
 
 /* Bits of `extra`: tokens of the fragment that are not stored in its document, and the label of its
@@ -111,7 +110,7 @@ static inline uint32_t rp_transfer_stored(const struct rp_transfer *transfer)
     return rp_transfer_own(transfer) + (transfer->extra >> 2 & 1);
 }
 
-/** Whether its end has a label: the document's token after it. */
+/** Has its end a label: the document's token after it? */
 static inline bool rp_transfer_has_end_label(const struct rp_transfer *transfer)
 {
     return transfer->extra & (RP_EXTRA_NEXT | RP_EXTRA_NEXT_EOS);
@@ -137,8 +136,8 @@ static inline uint64_t rp_transfer_token_limit(const struct rp_transfer *transfe
     return rp_min_u64(token_limit, 1ull << transfer->id_bits);
 }
 
-/* The entries of a side column of a transfer: as the fields of the transfer for its tokens. Of a
- * column of documents, data_offset is the number itself. */
+/* The entries of a side column of a transfer. The fields are those of struct rp_transfer, for the
+ * entries in place of the tokens. For a column of documents data_offset is the number itself. */
 struct rp_side_place {
     uint64_t data_offset, expected, loaded_by;
     uint32_t mapped_shard, reserved;
@@ -167,7 +166,7 @@ struct rp_row_end {
     uint64_t cost;
 };
 
-/** The cost of a planned row by a model; NULL: by its deal. 0 without fragments or without a model.
+/** The cost of a planned row by a model, or without one by its deal. 0: no fragments, or no cost.
  */
 static inline uint64_t rp_row_cost(const struct rp_row *row, const struct rp_cost *model)
 {
@@ -177,7 +176,7 @@ static inline uint64_t rp_row_cost(const struct rp_row *row, const struct rp_cos
     return cost;
 }
 
-/** The end of a planned row, before any of its transfers. */
+/** The end of a planned row, before rp_row_end_add of its transfers. */
 static inline struct rp_row_end rp_row_end_of(const struct rp_row *row, const struct rp_cost *model,
                                               uint32_t ring, uint32_t row_in_batch)
 {
@@ -193,7 +192,7 @@ static inline struct rp_row_end rp_row_end_of(const struct rp_row *row, const st
                                .cost = cost};
 }
 
-/** The next transfer of the row, which has been placed. */
+/** Add the next transfer of the row, which has been placed. */
 static inline void rp_row_end_add(struct rp_row_end *end, const struct rp_transfer *transfer)
 {
     end->tokens += transfer->fragment.length;
@@ -213,14 +212,12 @@ struct rp_ticket {
     uint64_t batch;
     uint32_t transfer_count, read_count, row_count, mask_count;
     uint32_t batch_ends; /* 1: the last ticket of its micro-batch */
-    /* 1: no micro-batch follows; the ticket has no transfers, and `message` is that of RP_RING_END
-     */
+    /* 1: no micro-batch follows, the ticket has no transfers, and `message` is RP_RING_END's */
     uint32_t stream_ends;
-    uint32_t
-        is_block_read; /* 1: reads a block of documents for later tickets; no transfers either */
-    int32_t error;     /* negative code: the reads or the plan failed; message says why */
-    uint32_t bad_transfer; /* 1 + the first one with a token id that is not allowed; 0: none */
-    uint32_t align;        /* places of a transfer are a multiple; at least 1 */
+    uint32_t is_block_read; /* 1: reads a block for later tickets, and has no transfers */
+    int32_t error;          /* negative code: reads, plan or packing failed, as message says */
+    uint32_t bad_transfer;  /* 1 + the first transfer with a forbidden token id; 0: none */
+    uint32_t align;         /* places of a transfer are a multiple; at least 1 */
     uint32_t skips_step; /* 1: all rows of the step are skipped, so trainers pass over its batch */
     struct rp_step_sums step;
     struct rp_read reads[RP_TICKET_TRANSFERS_MAX];
@@ -241,7 +238,7 @@ static inline bool rp_ticket_has_room(const struct rp_ticket *ticket, uint32_t a
  * it. */
 void rp_ticket_fail(struct rp_ticket *ticket, int code, const struct rp_error *error);
 
-/* Which stages are to end. A packer that ends has packed its ticket, or its successor will. */
+/* The stages that are to end. A packer that ends may leave its ticket to its successor. */
 enum rp_arena_stop { RP_ARENA_RUNS, RP_ARENA_STOPS_PACKERS, RP_ARENA_STOPS };
 
 /* The words that the stages share, apart from the slots. */
@@ -262,6 +259,13 @@ struct rp_arena_words {
     RP_LINE_ALIGNED struct rp_a32 parked; /* writer: deliver. 1: wake it after PACKED */
 };
 
+/* A state token that is known, and its row. */
+struct rp_row_state {
+    const void *token; /* NULL: the state is not known */
+    size_t bytes;
+    uint64_t row;
+};
+
 /* The state token at a micro-batch boundary: position k is the state before micro-batch k. */
 struct rp_state_slot {
     struct rp_a64 position; /* k + 1 when it holds k, 0 = empty. PAIRS state-slot */
@@ -278,8 +282,8 @@ static inline int rp_pack_is_joined(uint64_t from)
     return from >> 63 == 0;
 }
 
-/* All of its memory: one segment [words | free_until per ring | pack_from per ring | tickets |
- * state slots | places of side columns | data], private where packers are threads. */
+/* The prefetch ring: one segment [words | free_until per ring | pack_from per ring | tickets |
+ * state slots | places of side columns | data], which is private if packers are threads. */
 struct rp_arena {
     struct rp_segment segment;
     uint32_t slot_count;  /* tickets in the ring; a power of two */
@@ -297,7 +301,7 @@ struct rp_arena {
     struct rp_side_place *side_places; /* [ticket][transfer][column] */
     uint32_t side_count;               /* columns */
     uint8_t *data;
-    struct rp_a32 prefaulted; /* 1: all of its pages are there. PAIRS arena-prefaulted */
+    struct rp_a32 prefaulted; /* 1: all of its pages are in memory. PAIRS arena-prefaulted */
 };
 
 struct rp_arena_sizes {
@@ -333,9 +337,8 @@ static inline int rp_arena_is_loaded(const struct rp_arena *arena, uint64_t tick
     return rp_a64_load_acquire(&rp_arena_ticket(arena, ticket)->state) >=
            rp_ticket_word(ticket, RP_TICKET_READY); /* PAIRS ticket-state */
 }
-/** Are the tokens of a transfer there, and were they read without an error? `first` is the oldest
- * ticket that is not retired: tickets below it were read without an error, or the stream would have
- * stopped at them. */
+/** Are the tokens of a transfer loaded without an error? `first` is the oldest ticket that is not
+ * retired: tickets below it had no error, or the stream would have stopped there. */
 static inline int rp_arena_has_tokens(const struct rp_arena *arena, uint64_t first,
                                       const struct rp_transfer *transfer)
 {
@@ -348,9 +351,8 @@ static inline struct rp_state_slot *rp_arena_state(const struct rp_arena *arena,
     return (struct rp_state_slot *)(void *)(arena->states +
                                             (position & (arena->state_count - 1)) * stride);
 }
-/** The token kept for a position: NULL if it is not (or no longer) kept. */
-const void *rp_arena_state_at(const struct rp_arena *arena, uint64_t position, size_t *bytes_out,
-                              uint64_t *next_row_out);
+/** The state that is kept for a position, if it is. Valid until its slot is used again. */
+struct rp_row_state rp_arena_state_at(const struct rp_arena *arena, uint64_t position);
 
 /** True if the stages should end; packers call the other one. */
 static inline int rp_arena_stopping(const struct rp_arena *arena)

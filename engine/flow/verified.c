@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verified — see verified.h. */
 #include "flow/verified.h"
 
 #include <errno.h>

@@ -13,7 +13,7 @@
 
 #include "flow/files.h"
 
-/* The blocks that a packer copied last. Only that packer uses it. */
+/* The blocks that a packer copied last. Each packer has its own. */
 struct rp_verified {
     uint8_t *bytes;    /* [capacity] */
     uint64_t *hashes;  /* hashes of the held blocks, [capacity / RP_BLOCK_BYTES] */

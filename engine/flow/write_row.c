@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* write_row — see write_row.h. */
 #include "flow/write_row.h"
 
 #include <string.h>
@@ -49,6 +48,22 @@ static struct rp_widen_target tokens_at(const struct rp_pack_target *target, uin
     };
 }
 
+/* Write padding of `pads` places from place `at` of the batch on. No place of it is trained. */
+static void write_padding(const struct rp_pack_target *target, uint8_t *slot, uint64_t at,
+                          uint32_t first_position, uint32_t pads, int64_t pad_id)
+{
+    struct rp_widen_target to = tokens_at(target, slot, at);
+    rp_widen_fill(to.ids, target->ids_dtype, pad_id, pads);
+    if (to.labels)
+        rp_widen_fill(to.labels, target->labels_dtype, RP_LABEL_IGNORED, pads);
+    if (to.positions)
+        rp_count_up(to.positions, target->positions_dtype, first_position, pads);
+    if (to.segments)
+        memset(to.segments, 0, pads * sizeof(int32_t));
+    if (to.mask)
+        memset(to.mask, 0, pads * sizeof(float));
+}
+
 /* ---- one fragment ---------------------------------------------------------------------------- */
 
 /* A fragment with inserted tokens, or with a label of its end. `at` is its first place. */
@@ -61,7 +76,7 @@ struct with_extra {
     uint64_t at;
 };
 
-/* Token t has this label. */
+/* Make `id` the label that predicts token t. */
 static void label(const struct with_extra *w, uint32_t t, uint64_t id)
 {
     const struct rp_pack_target *target = w->target;
@@ -132,42 +147,23 @@ static uint64_t write_with_extra(const struct with_extra *w)
     return rp_max_u64(largest, label_end(w, length, own));
 }
 
-/* Padding of `pads` places inside a row, after `length` tokens of a fragment, whose segment it
- * belongs to: its positions continue, and no place of it is trained. */
-static void pad_fragment(const struct rp_pack_target *target, uint8_t *slot, uint64_t at,
-                         uint32_t length, uint32_t pads, int64_t pad_id)
+/* Not inlined, so that plain fragments take the short way. */
+static __attribute__((noinline)) uint64_t write_with_fill(
+    const struct rp_pack_target *target, uint8_t *slot, const struct rp_transfer *transfer,
+    const uint8_t *tokens, const uint8_t *ahead, const struct rp_row_fill *fill)
 {
-    struct rp_widen_target to = tokens_at(target, slot, at + length);
-    rp_widen_fill(to.ids, target->ids_dtype, pad_id, pads);
-    if (to.labels)
-        rp_widen_fill(to.labels, target->labels_dtype, RP_LABEL_IGNORED, pads);
-    if (to.positions)
-        rp_count_up(to.positions, target->positions_dtype, length, pads);
-    if (to.segments)
-        memset(to.segments, 0, pads * sizeof(int32_t));
-    if (to.mask)
-        memset(to.mask, 0, pads * sizeof(float));
-}
-
-/* Kept out of the way of plain fragments. */
-static __attribute__((noinline)) uint64_t write_other(const struct rp_pack_target *target,
-                                                      uint8_t *slot,
-                                                      const struct rp_transfer *transfer,
-                                                      const uint8_t *tokens, const uint8_t *ahead,
-                                                      const struct rp_not_stored *other)
-{
-    uint32_t n = transfer->fragment.length, pads = rp_places(n, other->align) - n;
+    uint32_t n = transfer->fragment.length, pads = rp_places(n, fill->align) - n;
     uint64_t at = (uint64_t)transfer->row * target->geometry.seq_len + transfer->offset;
     RP_DASSERT(transfer->offset + n + pads <= target->geometry.seq_len);
     if (pads > 0)
-        pad_fragment(target, slot, at, n, pads, other->pad_id);
+        write_padding(target, slot, at + n, n, pads, fill->pad_id);
     return write_with_extra(
-        &(struct with_extra){target, slot, transfer, tokens, ahead, other->form, at});
+        &(struct with_extra){target, slot, transfer, tokens, ahead, fill->form, at});
 }
 
 uint64_t rp_write_fragment(const struct rp_pack_target *target, uint8_t *slot,
                            const struct rp_transfer *transfer, const uint8_t *tokens,
-                           const uint8_t *ahead, const struct rp_not_stored *other)
+                           const uint8_t *ahead, const struct rp_row_fill *fill)
 {
     const struct rp_geometry *g = &target->geometry;
     size_t n = transfer->fragment.length;
@@ -176,12 +172,12 @@ uint64_t rp_write_fragment(const struct rp_pack_target *target, uint8_t *slot,
     RP_DASSERT(transfer->row < g->rows && transfer->offset + n <= g->seq_len);
     RP_DASSERT(transfer->index < g->max_docs_per_row);
 
-    if (transfer->extra == 0 && other->align <= 1) {
+    if (transfer->extra == 0 && fill->align <= 1) {
         struct rp_widen_target to = tokens_at(target, slot, at);
         to.segment = (int32_t)transfer->index + 1;
         largest = rp_widen_fragment(&to, target->ids_dtype, tokens, transfer->width, n, ahead);
     } else {
-        largest = write_other(target, slot, transfer, tokens, ahead, other);
+        largest = write_with_fill(target, slot, transfer, tokens, ahead, fill);
     }
     int32_t *lengths = section_at(target, slot, RP_SECTION_DOC_LENS, fragment_at, sizeof(int32_t));
     *lengths = (int32_t)n;
@@ -239,19 +235,8 @@ void rp_write_row_end(const struct rp_pack_target *target, uint8_t *slot, int64_
     RP_ASSERT(end->tokens <= end->places && end->places <= g->seq_len);
     RP_ASSERT(end->fragments <= g->max_docs_per_row);
     uint64_t at = (uint64_t)end->row_in_batch * g->seq_len + end->places;
-    size_t pads = g->seq_len - end->places;
-    if (pads) {
-        struct rp_widen_target to = tokens_at(target, slot, at);
-        rp_widen_fill(to.ids, target->ids_dtype, pad_id, pads);
-        if (to.labels)
-            rp_widen_fill(to.labels, target->labels_dtype, RP_LABEL_IGNORED, pads);
-        if (to.positions)
-            rp_count_up(to.positions, target->positions_dtype, 0, pads);
-        if (to.segments)
-            memset(to.segments, 0, pads * sizeof(int32_t));
-        if (to.mask)
-            memset(to.mask, 0, pads * sizeof(float));
-    }
+    if (end->places < g->seq_len)
+        write_padding(target, slot, at, 0, g->seq_len - end->places, pad_id);
     uint64_t fragment_at = (uint64_t)end->row_in_batch * g->max_docs_per_row + end->fragments;
     size_t unused = g->max_docs_per_row - end->fragments;
     if (unused) {

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* write_side — see write_side.h. */
 #include "flow/write_side.h"
 
 #include <string.h>
@@ -31,7 +30,7 @@ static struct span span_of(const struct rp_geometry *g, uint32_t c,
     uint32_t bos = transfer->extra & RP_EXTRA_BOS, own = rp_transfer_own(transfer);
     if (g->sides[c].of == RP_SIDE_OF_TOKEN || RP_DEFECT(side_not_shifted))
         return (struct span){0, own, bos};
-    uint32_t first = bos ? 0 : 1; /* the first token of a fragment is nobody's label */
+    uint32_t first = bos ? 0 : 1; /* the first token of a fragment is no label */
     if (g->label_mode == RP_LABELS_ALIGNED)
         return (struct span){first, rp_max_u64(own, first) & UINT32_MAX, bos + first};
     uint32_t end = (uint32_t)rp_max_u64(rp_transfer_stored(transfer), first);

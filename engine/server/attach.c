@@ -46,7 +46,7 @@
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-/* The same trainer may be refused for the same reason again and again. */
+/* A trainer that is refused again for the same reason is logged at intervals. */
 static bool must_log_refusal(struct rp_logged_refusal *last, int32_t pid, const char *reason)
 {
     struct rp_logged_refusal now = {pid, rp_hash64(reason, strlen(reason)), rp_now_ns()};
@@ -79,7 +79,8 @@ static int check_number(const char *what, uint64_t engines, uint64_t trainers,
                    trainers);
 }
 
-/* No contract has the files of the corpus, because the same corpus may be in others. */
+/* The files of the corpus are in no contract, because a copy of the corpus has other files. So a
+ * trainer's expectation of them is compared here. */
 static int check_files(const struct rp_stream *stream, const struct rp_contract *expected,
                        struct rp_error *error)
 {
@@ -152,27 +153,23 @@ static int check_attach(struct rp_engine *engine, const struct rp_request *reque
     return code;
 }
 
-/* The state token of the first batch that the trainer gets, so that the trainer has a state before
- * it takes that batch. */
-static const void *welcome_state(struct rp_engine *engine, uint64_t batch,
-                                 const struct rp_request *request, const void *token, void *scratch,
-                                 size_t *bytes)
+/* The state before the trainer's first batch, so that it has a state before it takes that batch.
+ * Written to `scratch` if neither the trainer nor the flow has the token. */
+static struct rp_row_state welcome_state(struct rp_engine *engine, uint64_t batch,
+                                         const struct rp_request *request, const void *token,
+                                         void *scratch)
 {
-    uint64_t next_row;
-    if (token) {
-        *bytes = request->state_bytes;
-        return token;
-    }
-    const void *kept = rp_flow_state_at(engine->delivery.flow, batch, bytes, &next_row);
-    if (kept)
-        return kept;
-    if (rp_engine_probe_batch(engine, batch, NULL) < 0)
-        return NULL;
-    *bytes = rp_plan_save(engine->stream.probe, scratch);
-    return *bytes > 0 ? scratch : NULL;
+    struct rp_row_state state = {token, request->state_bytes, request->next_row};
+    if (!state.token)
+        state = rp_flow_state_at(engine->delivery.flow, batch);
+    if (state.token || rp_engine_probe_batch(engine, batch, NULL) < 0)
+        return state;
+    state.bytes = rp_plan_save(engine->stream.probe, scratch);
+    state.token = state.bytes > 0 ? scratch : NULL;
+    return state;
 }
 
-/* A trainer that sends a token need not name a row: the token has one. */
+/* A trainer that sends a token need not name a row. */
 static int take_row_of_token(struct rp_request *request, const void *token, struct rp_error *error)
 {
     struct rp_state_info info;
@@ -208,17 +205,16 @@ static int place_trainer(struct rp_engine *engine, struct rp_request *request, c
 static int welcome(struct rp_engine *engine, const struct rp_connection *connection, uint64_t batch,
                    const struct rp_request *request, const void *token)
 {
-    size_t contract_bytes = rp_contract_bytes(&engine->stream.contract), state_bytes = 0;
+    size_t contract_bytes = rp_contract_bytes(&engine->stream.contract);
     uint64_t state_room = rp_max_u64(engine->stream.state_bytes_max, request->state_bytes);
     uint8_t *body = rp_calloc(1, state_room + contract_bytes);
     if (!body)
         return -ENOMEM;
-    const void *state = welcome_state(engine, batch, request, token, body, &state_bytes);
-    if (!state)
-        state_bytes = 0;
+    const struct rp_row_state state = welcome_state(engine, batch, request, token, body);
+    size_t state_bytes = state.token ? state.bytes : 0;
     RP_ASSERT(state_bytes <= state_room);
-    if (state && state != body)
-        memcpy(body, state, state_bytes);
+    if (state.token && state.token != body)
+        memcpy(body, state.token, state_bytes);
     memcpy(body + state_bytes, rp_contract_text(&engine->stream.contract), contract_bytes);
     struct rp_reply reply = {.magic = RP_MESSAGE_MAGIC,
                              .abi_version = RP_ABI_VERSION,

@@ -8,9 +8,8 @@
 
 #include "server/engine.h"
 
-/** Open the cache that the config wants, if any shard is an object. A cache that cannot be used is
- * left out with a warning; but if the run is impossible without a cache (`shuffle: document`), it
- * is an error. */
+/** Open the cache that the config wants, if any shard is an object. If the cache cannot be used,
+ * that is a warning; with `shuffle: document`, which needs it, an error. */
 RP_MUST_CHECK int rp_engine_open_cache(struct rp_engine *engine, struct rp_error *error);
 /** After the flow was closed. */
 void rp_delivery_close_cache(struct rp_delivery *delivery);

@@ -36,7 +36,7 @@ const char *rp_cause_name(enum rp_cause cause)
     return names[cause];
 }
 
-/* The seat of the ring that has released least, another one than `waiting` where several have. */
+/* The seat of the ring that has released least; if several have, not `waiting`. */
 static const struct rp_seat *last_seat(const struct rp_delivery *delivery, uint32_t ring,
                                        const struct rp_seat *waiting)
 {

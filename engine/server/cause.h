@@ -4,7 +4,7 @@
  * Tickets are delivered in order, so each ring without a batch waits for the oldest ticket that is
  * not delivered, whatever later tickets do; and that ticket is at one stage:
  *
- *   waits  ticket is              room in its rings        cause    who is named
+ *   waits  ticket is              room in its rings        cause    holder
  *   -----  ---------------------  -----------------------  -------  ----------------------------
  *   no                                                     NONE
  *   yes    in no running flow                              ENGINE
@@ -12,7 +12,7 @@
  *   yes    not planned            any                      PLAN
  *   yes    planned, to be read    of a server              NETWORK
  *   yes    planned, to be read    of a file                DISK
- *   yes    read                   none: a ring is full     TRAINER  the seat of it that is last
+ *   yes    read                   none: a ring is full     TRAINER  the last seat of that ring
  *   yes    read                   a save holds it          SAVE
  *   yes    read                   there is                 PACK
  *   yes    packed                                          PACK     (about to be delivered)
@@ -32,21 +32,21 @@ struct rp_engine;
 /* The facts that decide the cause. */
 struct rp_wait_snapshot {
     bool waits;
-    struct rp_oldest_ticket oldest; /* that the waiting trainer's ring needs */
+    struct rp_oldest_ticket oldest; /* in the waiting trainer's ring */
 };
 
 enum rp_cause rp_decide_cause(const struct rp_wait_snapshot *snapshot);
 /** "disk", "trainer" and the like. */
 const char *rp_cause_name(enum rp_cause cause);
 
-/* The cause, and of TRAINER the seat whose trainer it is; else NULL. */
 struct rp_seat_cause {
     enum rp_cause cause;
-    const struct rp_seat *holder;
+    const struct rp_seat *holder; /* for TRAINER, the seat of that trainer; else NULL */
 };
 /** Why the trainer of the seat waits now. */
 struct rp_seat_cause rp_seat_cause(const struct rp_delivery *delivery, const struct rp_seat *seat);
-/** Add the time since the last sample, `passed_ns`, to the causes of all that wait now. */
+/** For each trainer that waits now, add `passed_ns`, the time since the last sample, to its cause.
+ */
 void rp_engine_note_causes(struct rp_engine *engine, uint64_t passed_ns);
 
 /* ---- the history ----------------------------------------------------------------------------- */

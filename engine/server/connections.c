@@ -22,7 +22,6 @@
 #include "server/loop.h"
 #include "server/deferred_attach.h"
 #include "server/seats.h"
-#include "server/shutdown.h"
 
 void rp_engine_error_text(const struct rp_error *error, char text[RP_ENGINE_TEXT_BYTES])
 {
@@ -65,7 +64,7 @@ void rp_engine_accept(struct rp_engine *engine)
                error.message);
 }
 
-void rp_engine_look_after_names(struct rp_engine *engine)
+void rp_engine_check_socket(struct rp_engine *engine)
 {
     struct rp_listener *listener = &engine->peers.listener;
     if (rp_listener_check(listener, rp_now_ns()))

@@ -17,14 +17,14 @@ struct rp_deferred_attach {
     uint8_t token[]; /* [request.state_bytes] */
 };
 
-/** Keep the request in the connection until `far`, which moves there, is near. */
+/** Keep the request, and the far row that it waits for, in the connection. *far is moved there. */
 RP_MUST_CHECK int rp_peers_defer_attach(struct rp_peers *peers, struct rp_connection *connection,
                                         const struct rp_request *request, const void *token,
                                         struct rp_far_row *far, struct rp_error *error);
 /** Free the request that waits in the connection, if there is one. */
 void rp_engine_forget_deferred(struct rp_engine *engine, struct rp_connection *connection);
-/** Forget the states that were planned towards far rows, because the engine is about to serve
- * another stream. Their requests are served again. */
+/** The engine is about to serve another stream: forget the states that were planned towards far
+ * rows. The requests for these rows are served again. */
 void rp_engine_forget_far(struct rp_engine *engine);
 /** Plan towards the wanted row that has the fewest rows left, if any is wanted. */
 void rp_engine_plan_far(struct rp_engine *engine);

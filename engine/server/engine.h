@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* engine.h — the engine process in parts: its life, its loop, the stream, the delivery, its peers,
- * saving and watching. Only its own files write a part (tests/tidy lists and checks them); a
- * function takes the part that it needs, and the engine only if it needs several.
+ * saving and watching. Each part is written only by the files that tests/tidy/tidy.py lists for it.
+ * A function takes the part that it needs; it takes the engine if it needs several parts.
  *
  * Threads: everything here belongs to the engine's own thread, except `struct rp_saver`, which
  * names its shared fields. */
@@ -35,21 +35,20 @@ struct rp_engine_journal;
 struct rp_deferred_attach;
 struct rp_recorder;
 
-/* A peer on the socket. */
+/* A peer on the socket. attach.c has the conditions that a connection can be in. */
 struct rp_connection {
-    int fd;                   /* -1 = free */
-    struct rp_seat *seat;     /* a trainer's; else NULL */
-    uint64_t first_batch;     /* a trainer's first batch after the attach */
-    int32_t pid;              /* as it said; for listings */
-    uint32_t pending_request; /* enum rp_request_kind whose reply is still owed, or 0 */
-    bool waits_for_save;      /* the save under way answers its request */
-    struct rp_deferred_attach
-        *deferred; /* a trainer whose row is planned to; else NULL (deferred_attach.h) */
+    int fd;                              /* -1 = free */
+    struct rp_seat *seat;                /* a trainer's; else NULL */
+    uint64_t first_batch;                /* a trainer's first batch after the attach */
+    int32_t pid;                         /* the peer's own word; only for listings */
+    uint32_t pending_request;            /* enum rp_request_kind of an unanswered request, or 0 */
+    bool waits_for_save;                 /* the save under way answers its request */
+    struct rp_deferred_attach *deferred; /* an attach that waits for its row, or NULL */
 };
 #define RP_CONNECTIONS_MAX 1024u
 
-/* The states of a save, in this order. A thread of the save writes which one is reached; the
- * engine's thread then does its part of it: see rp_engine_continue_save. */
+/* The states of a save, in this order. A thread of the save reaches a state first; the engine's
+ * thread follows, and does its own part of the state (rp_engine_continue_save). */
 enum rp_saver_state {
     RP_SAVER_IDLE,    /* there is no thread */
     RP_SAVER_COPYING, /* the flow holds the contents that are copied */
@@ -58,10 +57,10 @@ enum rp_saver_state {
     RP_SAVER_DONE     /* the thread ends: IDLE follows at once */
 };
 
-/* The result of the last check of token files without hashes (revalidate.h). */
+/* The result of the newest check of token files without hashes (revalidate.h). */
 enum rp_validity {
-    RP_VALIDITY_NONE, /* no check was requested */
-    RP_VALIDITY_ASKED,
+    RP_VALIDITY_NONE,      /* no check was requested */
+    RP_VALIDITY_REQUESTED, /* no result yet */
     RP_VALIDITY_UNCHANGED,
     RP_VALIDITY_CHANGED,
     RP_VALIDITY_LATE /* the disk did not answer in time */
@@ -78,12 +77,12 @@ struct rp_saver {
     enum rp_saver_state state; /* never ahead of `reached` */
     uint64_t began_ns;
     bool is_refused;       /* not begun, because the position of a seat is unknown */
-    struct rp_far_row far; /* the row of the save that is due */
+    struct rp_far_row far; /* the cut of the save that is due, if the cut is far */
     void *known_token;     /* the state token of the newest checkpoint; NULL: not known */
     size_t known_bytes;
-    uint32_t bad_saves; /* in turn, that the disk did not return as written */
-    int bad_code;       /* 0, or the code of the newest of them, and why: */
-    struct rp_error bad_error;
+    uint32_t bad_saves;        /* consecutive saves that the disk did not return as written */
+    int bad_code;              /* the newest save is one of them; 0: it is not */
+    struct rp_error bad_error; /* explains bad_code */
     /* in: set by the engine before the thread starts */
     struct rp_checkpoint_dir *directory;
     struct rp_checkpoint_info info;
@@ -105,7 +104,7 @@ struct rp_saver {
     int code;
     char *path;
     uint64_t bytes;            /* size of the file that was written */
-    bool was_there;            /* the newest checkpoint has this very state: no file was written */
+    bool already_saved;        /* the newest checkpoint has this very state: no file was written */
     enum rp_validity left_out; /* the reason to leave contents out: CHANGED, LATE, or NONE */
     struct rp_error error;
     /* out: read by the engine once DONE is reached */
@@ -141,38 +140,40 @@ struct rp_save_counts {
     uint64_t row, ended_ns;      /* the last success; ended_ns 0: none */
     uint64_t good_row, good_ns;  /* the same, of the last one that was also read back */
     uint64_t bytes, duration_ns; /* the last that wrote a checkpoint */
-    bool has_parts;              /* the last one that was read back has: */
+    bool has_parts;              /* copy_ns and parts are known: of the last that was read back */
     uint64_t copy_ns;
     struct rp_checkpoint_times parts;
-    bool has_failed; /* the last one has, and why: */
+    bool has_failed; /* the last one has, for this reason: */
     char reason[sizeof(((struct rp_error *)0)->message)];
 };
 
-/* The refusal that was logged last: a trainer that is refused tries again several times a second.
- */
+/* The refusal that was logged last. A refused trainer tries again several times a second. */
 struct rp_logged_refusal {
     int32_t pid;
     uint64_t reason_hash, logged_ns;
 };
 
-/* The plan of a ring's catch-up flow while it has one; it is kept for the next ring. */
-struct rp_catch_up_plans {
+/* The plan of a catch-up flow. It is kept when the flow ends, for the next ring that falls behind.
+ */
+struct rp_catch_up_plan {
     struct rp_plan *plan; /* NULL: not opened yet */
-    uint32_t ring;        /* that had it last */
+    uint32_t ring;        /* the last ring that has used it */
 };
 
 /* The rows: documents, plans, and the states from which the engine can plan. */
 struct rp_stream {
     const struct rp_config *config;
     struct rp_corpus *corpus;
-    struct rp_plan *plan; /* the flow's while it runs */
-    struct rp_catch_up_plans catch_up_plans[RP_CATCH_UPS_MAX];
-    struct rp_plan *probe;         /* ours: checks tokens that trainers bring, and finds rows */
-    struct rp_far_planner planner; /* finds rows that are far */
+    struct rp_plan *plan; /* belongs to the flow while it runs */
+    struct rp_catch_up_plan catch_up_plans[RP_CATCH_UPS_MAX];
+    struct rp_plan *probe;         /* the engine's thread's own (probe.h) */
+    struct rp_far_planner planner; /* plans to far rows on a thread */
     struct rp_gain_log gain_log;
-    struct rp_far_row *far;      /* the requested row; NULL: near rows can be had, no far one */
-    struct rp_contract contract; /* a view of: */
+    /* An argument of the probe: the far row of the attach or save that is served at present. NULL:
+     * a far row is refused. */
+    struct rp_far_row *far;
     struct rp_mask_counts *mask_counts; /* [sources] */
+    struct rp_contract contract;        /* a view of contract_text */
     char *contract_text;
     char corpus_files[RP_HASH_HEX_BYTES]; /* trainers may expect it: config/description.h */
     struct rp_hash128 identity;           /* the stream's: the hash of its record */
@@ -181,17 +182,16 @@ struct rp_stream {
     uint64_t start_row;
     bool accepts_weights; /* weights other than the state token's */
     bool is_reweighted;   /* the weights were changed at some row before start_row */
-    /* The state of the row at which a flow, or a catch-up flow, was last to be started: other
-     * states may be far from it. NULL: no such state of this stream. */
+    /* The state at which the newest flow, or catch-up flow, began: the other known states may be
+     * far from there. NULL: there is no such state of this stream. */
     void *kept_state;
     size_t kept_bytes;
     uint64_t kept_row;
     uint64_t state_bytes_max;
     struct rp_contents *contents;
-    struct rp_checkpoint *resumed; /* whose bytes the contents use; NULL: no contents */
+    struct rp_checkpoint *resumed; /* has the bytes of the contents; NULL: no contents */
 };
 
-/* The state of the flow. */
 enum rp_delivery_state {
     RP_DELIVERY_STOPPED, /* no thread of it runs, and its plans are free */
     RP_DELIVERY_RUNNING,
@@ -203,14 +203,14 @@ struct rp_delivery {
     const struct rp_config *config;
     uint64_t generation;
     struct rp_numbering numbering; /* changes only while the flow is stopped */
-    struct rp_numbering other;     /* the one that a request wants */
+    struct rp_numbering trial;     /* has the same stages; rejoin_decide.c tries step rows in it */
     struct rp_geometry geometry;
     uint32_t ring_count;
     struct rp_ring *rings;
     uint32_t seat_count;
     struct rp_seat *seats; /* [ring * replicas + replica] */
-    bool had_consumer;     /* one has attached since the engine started */
-    bool has_consumed;     /* one that has left had released a batch */
+    bool had_consumer;     /* a consumer has attached since the engine started */
+    bool has_consumed;     /* a consumer that has left had released a batch */
     /* Consumers that attach from one state token, each seat once, are one rollback. Epochs count
      * rollbacks, from 1; rollback_row is the row of the present one. */
     uint64_t rollback_epoch, rollback_row;
@@ -218,13 +218,13 @@ struct rp_delivery {
     struct rp_sums *steps; /* sums of steps, for all flows */
     enum rp_delivery_state state;
     struct rp_io_chosen io;
-    bool direct;
+    bool o_direct;                    /* files are read with O_DIRECT at the start */
     struct rp_cache *cache;           /* holds objects of stores; NULL = none */
-    struct rp_next_use next_use;      /* the cache's source of distances */
-    struct rp_prefill *prefill;       /* the cache's; NULL = none */
-    uint64_t published, published_ns; /* the sum of all tails, and when it was first seen so */
+    struct rp_next_use next_use;      /* distances for the cache */
+    struct rp_prefill *prefill;       /* fills the cache; NULL = none */
+    uint64_t published, published_ns; /* the sum of all tails, and since when it has been that */
     bool skipping_absent;             /* a seat was skipped since the last attach */
-    bool is_to_rewind; /* a repeated stream: a consumer has left, so the next one begins a pass */
+    bool is_to_rewind;                /* the next consumer of this repeated stream begins a pass */
 };
 
 static inline bool rp_delivery_runs(const struct rp_delivery *delivery)
@@ -246,7 +246,7 @@ static inline uint64_t rp_delivery_step_row(const struct rp_delivery *delivery, 
 /* The processes on the socket. */
 struct rp_peers {
     struct rp_listener listener;
-    bool accept_deferred; /* a peer has connected, and no descriptor was free for it */
+    bool accept_deferred; /* a peer waits to be accepted until a descriptor is free */
     struct rp_connection *connections;
     uint32_t deferred_count; /* connections that wait for a far row */
     struct rp_logged_refusal refusal;
@@ -259,41 +259,41 @@ struct rp_saving {
     char *checkpoint_path;        /* their directory, absolute; NULL: none, or it is not known */
     struct rp_recorder *recorder; /* NULL: no run record is kept */
     struct rp_engine_journal *journal; /* NULL: no run journal is kept */
-    char *started_from;                /* the checkpoint that the run began at; NULL: none */
-    uint64_t saved_row;      /* the newest checkpoint's at the start, for the run record */
-    bool started_reweighted; /* with other weights than that state's */
-    int set_aside;           /* checkpoints that the fresh start moved away */
-    char *newest_path;       /* the newest checkpoint, if its state is known */
+    char *started_from;      /* the path of the checkpoint that the run began at; NULL: none */
+    uint64_t saved_row;      /* the row of the newest checkpoint at the start, for the run record */
+    bool started_reweighted; /* with other weights than the start state's */
+    int set_aside;           /* number of checkpoints that a fresh start moved away */
+    char *newest_path;       /* the path of the newest checkpoint, if its state is known */
     struct rp_saver saver;
-    bool is_wanted; /* a save: it begins once none is under way */
+    bool is_wanted; /* a save is to begin once none is under way */
     uint64_t next_save_step;
     struct rp_save_counts counts;
     enum rp_validity validity;
-    uint64_t validity_until_ns; /* while it is ASKED */
+    uint64_t validity_until_ns; /* while REQUESTED: from then on the result is LATE */
 };
 
 /* Samples of the recent past, for `ringpack stat` and the log. */
 struct rp_watching {
     uint64_t started_ns;
     struct rp_rate_samples rates;
-    /* Times of the samples that last checked, and last logged, the read mode. */
+    /* The read mode (read_mode.c): times of the samples that last checked, and last logged it. */
     uint64_t checked_mode_ns, logged_mode_ns;
-    uint32_t logged_mode; /* enum rp_read_way: the logged one */
-    bool logged_refusal;  /* it has said that io_uring was refused to a reader */
+    uint32_t logged_mode; /* enum rp_read_way */
+    bool logged_refusal;  /* the log has said that io_uring was refused to a reader */
     struct rp_wait_history wait_history;
 };
 
 /* The descriptors that wake the engine's thread. */
 struct rp_loop {
     int epoll_fd, wake_fd, signal_fd;
-    bool is_signalled;       /* a second signal ends the process at once */
+    bool is_signalled;       /* a signal has come: the next one ends the process at once */
     sigset_t ending_signals; /* SIGTERM, SIGINT and SIGHUP, if not ignored at the start */
 };
 
 struct rp_engine {
     const struct rp_engine_options *options;
     const struct rp_config *config;
-    char *config_text; /* the kept text of the config */
+    char *config_text; /* the text that checkpoints keep, without credentials */
     struct rp_engine_life life;
     struct rp_loop loop;
     struct rp_stream stream;
@@ -302,7 +302,5 @@ struct rp_engine {
     struct rp_saving saving;
     struct rp_watching watching;
 };
-
-#define RP_ENGINE_TEXT_BYTES (sizeof(struct rp_error))
 
 #endif

@@ -42,7 +42,7 @@ static void *planner_main(void *argument)
 {
     struct rp_far_planner *planner = argument;
     prctl(PR_SET_NAME, "far plan");
-    /* a lost file is reported by the engine's thread, which finds it itself */
+    /* the engine's thread also finds a lost file, and reports it */
     (void)!rp_mapped_guard(plan_slices, planner);
     rp_fd_wake(planner->done_fd);
     return NULL;
@@ -76,8 +76,8 @@ int rp_far_row_want(struct rp_far_row *far, uint64_t row, const struct rp_plan *
 {
     uint64_t at = rp_plan_row(from);
     RP_ASSERT(at < row);
-    bool has_come = far->state && far->at >= at && far->at < row;
-    if (!has_come) {
+    bool is_past = far->state && far->at >= at && far->at < row;
+    if (!is_past) {
         void *state = rp_calloc(1, rp_plan_state_bytes_max(from));
         if (!state)
             return rp_fail(error, -ENOMEM, NULL, "out of memory for a state token");

@@ -35,8 +35,8 @@
 
 struct rp_far_row {
     bool is_wanted;
-    bool is_near; /* the owner plans the last slice, and meets its errors */
-    uint64_t row; /* the one that is wanted */
+    bool is_near; /* at most RP_NEAR_ROWS are left, or a slice failed: the owner plans the rest */
+    uint64_t row; /* the wanted row */
     uint64_t at;  /* the row of `state` */
     void *state;  /* NULL: none yet */
     size_t bytes;
@@ -54,8 +54,8 @@ struct rp_far_planner {
     struct rp_far_row work;
 };
 
-/** Want `row`. Planning begins at the row of `from`, which is lower, or at far->at, if that is
- * between the two. */
+/** Want `row`. Planning begins at the row of the plan `from`, which is below `row`; or at far->at,
+ * if that is between the two rows. */
 RP_MUST_CHECK int rp_far_row_want(struct rp_far_row *far, uint64_t row, const struct rp_plan *from,
                                   struct rp_error *error);
 /** The owner gives up its far row: frees the state. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See journal.h.
+/* journal.c — the queue of entries and the thread that writes them.
  *
- * Threads: `queue`, `count` and `has_started` are guarded by the mutex of `side`; `start` and
- * `has_failed` are the writing thread's; all else is the engine's thread's. */
+ * Threads: the mutex of `side` guards `queue`, `count` and `has_started`; `start` and `has_failed`
+ * belong to the writing thread, all other members to the engine's thread. */
 #include "server/journal.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ struct rp_engine_journal {
     bool thread_runs;
     char *directory;  /* a copy: the thread may outlive the config */
     json_t *start;    /* the first entry, without the last engine's part; NULL: written */
-    bool is_fresh;    /* no checkpoint of the engine before was wanted */
+    bool is_fresh;    /* the start has set the checkpoints aside */
     bool has_started; /* the first entry is written, or could not be */
     bool has_failed;  /* the last entry could not be written, and that was logged */
     json_t *queue[QUEUE_MAX];
@@ -66,8 +66,8 @@ static void set_missing(const char *directory, json_t *entry, const json_t *stop
     free(bad);
 }
 
-/* The first entry, complete. The journal may be long, and the disk slow, so this thread looks up
- * the end of the run before. */
+/* The first entry, with the end of the engine before, which is looked up here because the journal
+ * may be long, and the disk slow. */
 static json_t *take_start(struct rp_engine_journal *journal)
 {
     struct rp_run_journal_last last;
@@ -83,8 +83,8 @@ static json_t *take_start(struct rp_engine_journal *journal)
     return entry;
 }
 
-/* With the mutex held, but for the time of the append. Once the thread is left, the directory is
- * not locked for this engine any more: the entry is not written then. */
+/* Called with the mutex held, which is released for the time of the append. Once the engine has
+ * stopped waiting for the thread, the directory is not locked any more: nothing is written then. */
 static void append_locked(struct rp_engine_journal *journal, json_t *entry)
 {
     if (journal->side.is_left) {
@@ -130,7 +130,7 @@ static void free_journal(struct rp_side_thread *side)
     free(journal);
 }
 
-/* Give an entry to the thread, which is started for the first one. */
+/* Give an entry to the thread, which is started if it does not run. */
 static void queue(struct rp_engine_journal *journal, json_t *entry)
 {
     if (!journal->thread_runs)
@@ -266,19 +266,19 @@ void rp_engine_journal_rollback(struct rp_engine *engine, uint64_t row)
               json_pack("{s:s, s:I}", "event", "rolled_back", "row", (json_int_t)row));
 }
 
-struct wanted {
+struct search {
     uint64_t row;
     bool is_documents, is_there;
     const char *text;
 };
 
-static int look_for(void *context, uint64_t row, bool is_documents, const char *text,
-                    struct rp_error *error)
+static int match_record(void *context, uint64_t row, bool is_documents, const char *text,
+                        struct rp_error *error)
 {
-    struct wanted *wanted = context;
+    struct search *search = context;
     (void)error;
-    wanted->is_there |= row == wanted->row && is_documents == wanted->is_documents &&
-                        strcmp(text, wanted->text) == 0;
+    search->is_there |= row == search->row && is_documents == search->is_documents &&
+                        strcmp(text, search->text) == 0;
     return 0;
 }
 
@@ -288,7 +288,7 @@ int rp_engine_journal_record(struct rp_engine *engine, uint64_t row, bool is_doc
     const struct rp_engine_journal *journal = engine->saving.journal;
     RP_ASSERT(journal);
     const char *event = is_documents ? "documents" : "weights";
-    struct wanted wanted = {row, is_documents, false, text};
+    struct search search = {row, is_documents, false, text};
     json_t *entry = json_pack("{s:s, s:I, s:s}", "event", event, "row", (json_int_t)row, event,
                               text);
     *is_unknown = false;
@@ -297,9 +297,9 @@ int rp_engine_journal_record(struct rp_engine *engine, uint64_t row, bool is_doc
                        "these %s cannot be written to the run journal", event);
     int code = rp_checkpoint_journal_append(journal->directory, entry, error);
     if (code < 0)
-        *is_unknown = rp_checkpoint_journal_records(journal->directory, look_for, &wanted, NULL) <
-                          0 ||
-                      wanted.is_there;
+        *is_unknown = rp_checkpoint_journal_records(journal->directory, match_record, &search,
+                                                    NULL) < 0 ||
+                      search.is_there;
     return code;
 }
 

@@ -4,10 +4,10 @@
  *
  * Invariants:
  *
- *   - Entries are written by a thread of its own, in order: a disk that hangs delays neither a
- *     batch nor a save, and the end of the engine by 5 seconds. Only the entry of a start is waited
- *     for: it is on the disk before a trainer can get a batch. Entries of records, which hold only
- *     once they are on the disk, are written by the engine's thread.
+ *   - The journal's thread writes entries in order: a disk that hangs delays neither a batch nor a
+ *     save, and the end of the engine by 5 seconds. The engine waits only for the entry of its
+ *     start, which is on the disk before a trainer can get a batch. The engine's thread writes the
+ *     entries of records, because a record holds only once it is on the disk.
  *   - A start that fails after its entry was begun also has an end.
  *   - The entry of the end is the last one, and written while the directory is locked. A kill of
  *     the engine prevents it, and the next start says so.
@@ -19,9 +19,11 @@
 
 #include "server/engine.h"
 
-/** Begin the entry of the start. No effect, here and below, if the engine keeps no journal. */
+/* Without effect if the engine keeps no journal, but for rp_engine_journal_record. */
+
+/** Begin the entry of the start. */
 void rp_engine_journal_start(struct rp_engine *engine);
-/** Wait until it is written, or could not be. */
+/** Wait until the entry of the start is written, or could not be. */
 void rp_saving_journal_finish_start(struct rp_saving *saving);
 /** Trainers have attached from a state at `row`: a new rollback epoch. */
 void rp_engine_journal_rollback(struct rp_engine *engine, uint64_t row);

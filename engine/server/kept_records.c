@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kept_records — see kept_records.h. */
 #include "server/kept_records.h"
 
 #include <errno.h>
@@ -13,12 +12,16 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/run_journal.h"
 #include "config/description.h"
-#include "server/server.h"
 #include "stream.h"
 
-static int no_memory(struct rp_error *error)
+int rp_kept_record_no_memory(struct rp_error *error)
 {
     return rp_fail(error, -ENOMEM, NULL, "out of memory for a record");
+}
+
+const char *rp_kept_record_kind(bool is_documents)
+{
+    return is_documents ? "documents" : "weights";
 }
 
 static uint64_t value_of(const struct rp_plan_record *record, uint32_t source)
@@ -36,12 +39,7 @@ int rp_kept_record_text(char **text, const struct rp_config *config,
         if (value_of(record, s) > 0)
             fprintf(out, "%s%s=%" PRIu64, ftello(out) > 0 ? " " : "", rp_config_name_of(config, s),
                     value_of(record, s));
-    return out && fclose(out) == 0 ? 0 : no_memory(error);
-}
-
-static const char *kind_of(bool is_documents)
-{
-    return is_documents ? "documents" : "weights";
+    return out && fclose(out) == 0 ? 0 : rp_kept_record_no_memory(error);
 }
 
 /* The place of the source that the text begins with, as in `web=3`; the longest name counts. */
@@ -76,7 +74,7 @@ static int parse_text(uint64_t *values, uint64_t row, bool is_documents,
                            "give the config the sources that it had, or begin anew with --fresh",
                            "the run journal has %s from row %" PRIu64
                            " on of a source that the config lacks: %.300s",
-                           kind_of(is_documents), row, text);
+                           rp_kept_record_kind(is_documents), row, text);
         text = *end ? end + 1 : end;
     }
     return 0;
@@ -87,7 +85,8 @@ struct listing {
     struct rp_records_ahead *ahead;
 };
 
-/* A record whose values are the caller's; weights get an array of their own. */
+/* Give the record these values, which it owns from now on: documents as they are, weights in an
+ * array of their type. */
 static int make_record(struct rp_plan_record *record, uint64_t *values, bool is_documents,
                        uint32_t count, struct rp_error *error)
 {
@@ -100,7 +99,7 @@ static int make_record(struct rp_plan_record *record, uint64_t *values, bool is_
         weights[s] = (uint32_t)values[s];
     free(values);
     record->weights = weights;
-    return weights ? 0 : no_memory(error);
+    return weights ? 0 : rp_kept_record_no_memory(error);
 }
 
 static int list_entry(void *context, uint64_t row, bool is_documents, const char *text,
@@ -114,7 +113,7 @@ static int list_entry(void *context, uint64_t row, bool is_documents, const char
     if (list)
         ahead->list = list;
     int code = list && values ? parse_text(values, row, is_documents, listing->config, text, error)
-                              : no_memory(error);
+                              : rp_kept_record_no_memory(error);
     if (code < 0) {
         free(values);
         return code;
@@ -145,13 +144,13 @@ void rp_engine_free_records(struct rp_records_ahead *ahead)
     free(ahead->list);
 }
 
-/* Say what holds of an entry. A start at row 0 has no token, so its records are appended here. */
-static int take(struct rp_engine *engine, const struct rp_plan_record *entry,
-                struct rp_error *error)
+/* Append a record of the journal to the calendar, and log whether it holds. */
+static int append_entry(struct rp_engine *engine, const struct rp_plan_record *entry,
+                        struct rp_error *error)
 {
     struct rp_stream *stream = &engine->stream;
     uint64_t row = rp_plan_row(stream->plan);
-    const char *kind = kind_of(entry->documents);
+    const char *kind = rp_kept_record_kind(entry->documents);
     char *text;
     int code = rp_kept_record_text(&text, engine->config, entry, error);
     if (code >= 0)
@@ -170,12 +169,12 @@ static int take(struct rp_engine *engine, const struct rp_plan_record *entry,
     return code < 0 ? rp_fail_context(error, code, "%s of the run journal", kind) : 0;
 }
 
-int rp_engine_take_records(struct rp_engine *engine, const struct rp_records_ahead *ahead,
-                           struct rp_error *error)
+int rp_engine_append_records(struct rp_engine *engine, const struct rp_records_ahead *ahead,
+                             struct rp_error *error)
 {
     int code = 0;
     for (uint32_t i = 0; i < ahead->count && code >= 0; i++)
-        code = take(engine, &ahead->list[i], error);
+        code = append_entry(engine, &ahead->list[i], error);
     return code;
 }
 

@@ -9,7 +9,7 @@
  *   STOPPING         batches are delivered until the last checkpoint is taken
  *   STOPPING_FAILED  as STOPPING, but no batch will follow
  *   DONE             the loop has ended
- *   DONE_FAILED      the same, or there was no loop; the engine returns an error
+ *   DONE_FAILED      the loop has ended, or never began; the engine returns an error
  *
  * The state after each event (-: the event cannot happen in this state, which is asserted):
  *
@@ -20,9 +20,9 @@
  *   STOP   -         stop     stop-f   stop      stop-f     -     -
  *   END    -         -        -        done      done-f     -     -
  *
- * FAIL happens twice if, for instance, two packer processes crash: the engine returns the second
- * error. STOP happens twice after a signal and the end of the lifeline, and then a checkpoint is
- * taken for each. A checkpoint can be requested until the last one has begun.
+ * FAIL may happen twice, for instance if two packer processes crash: the engine returns the second
+ * error. STOP may happen twice, for instance by a signal and the end of the lifeline: a checkpoint
+ * is taken for each. A checkpoint can be requested until the last one has begun.
  *
  * Invariant: `code` is negative, and *error says why, if and only if the state is a failed one. */
 #ifndef RP_SERVER_LIFE_H
@@ -52,7 +52,7 @@ enum rp_life_event {
     RP_LIFE_EVENTS
 };
 
-/* The first reason to stop. */
+/* The reason of a shutdown: the first one, if there are several. */
 enum rp_shutdown {
     RP_SHUTDOWN_NONE,
     RP_SHUTDOWN_SIGNAL,
@@ -65,12 +65,13 @@ enum rp_shutdown {
 struct rp_engine_life {
     enum rp_life_state life_state; /* written only by rp_life_transition */
     enum rp_shutdown shutdown;
-    int code;                /* that rp_engine_run returns */
-    bool stage_ended;        /* then it returns RP_ENGINE_STAGE_ENDED in place of 0 */
-    struct rp_error *error;  /* belongs to that code */
-    uint64_t left_ns;        /* CLOCK_MONOTONIC: the lifeline ended, and trainers are awaited */
-    uint64_t failed_ns;      /* CLOCK_MONOTONIC: delivery ended */
-    uint64_t absent_wait_ns; /* since then only seats without a consumer are awaited, or 0 */
+    int code;               /* the result of rp_engine_run */
+    bool stage_ended;       /* the result is RP_ENGINE_STAGE_ENDED in place of 0 */
+    struct rp_error *error; /* explains a negative code */
+    /* Moments of CLOCK_MONOTONIC; 0: not yet. */
+    uint64_t lifeline_ended_ns;
+    uint64_t failed_ns;
+    uint64_t absent_since_ns; /* the engine has waited only for absent seats since then */
 };
 
 /** The state after the event, by the table above; RP_LIFE_STATES if the event cannot happen. */
@@ -89,7 +90,7 @@ static inline bool rp_life_has_failed(const struct rp_engine_life *life)
     return life->life_state == RP_LIFE_FAILED || life->life_state == RP_LIFE_STOPPING_FAILED ||
            life->life_state == RP_LIFE_DONE_FAILED;
 }
-/** Takes its last checkpoint, or has ended. */
+/** Does the engine take its last checkpoint, or has it ended? */
 static inline bool rp_life_is_ending(const struct rp_engine_life *life)
 {
     return life->life_state >= RP_LIFE_STOPPING;

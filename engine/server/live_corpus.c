@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* live_corpus — see live_corpus.h. */
 #include "server/live_corpus.h"
 
 #include <inttypes.h>
@@ -9,7 +8,9 @@
 #include "server/rings.h"
 #include "stream.h"
 
-static bool is_grown(const struct rp_corpus *corpus, const uint64_t *documents, uint32_t *source)
+/* Is any source to have more documents than the corpus has? *source: the first one. */
+static bool lacks_documents(const struct rp_corpus *corpus, const uint64_t *documents,
+                            uint32_t *source)
 {
     uint32_t count = rp_corpus_source_count(corpus);
     for (*source = 0; *source < count; ++*source)
@@ -18,6 +19,7 @@ static bool is_grown(const struct rp_corpus *corpus, const uint64_t *documents, 
     return false;
 }
 
+/* Can the corpus be opened again while the engine runs? */
 static int check_corpus(const struct rp_engine *engine, uint32_t source, struct rp_error *error)
 {
     const struct rp_stream *stream = &engine->stream;
@@ -57,13 +59,13 @@ int rp_engine_open_grown(struct rp_grown *grown, const struct rp_engine *engine,
     const struct rp_stream *stream = &engine->stream;
     uint32_t source;
     *grown = (struct rp_grown){.corpus = NULL};
-    if (!is_grown(stream->corpus, documents, &source))
+    if (!lacks_documents(stream->corpus, documents, &source))
         return 0;
     int code = check_corpus(engine, source, error);
     if (code >= 0)
         code = rp_stream_open_corpus_with(&grown->corpus, stream->config, false,
                                           &stream->contract.stream, NULL, error);
-    if (code >= 0 && is_grown(grown->corpus, documents, &source))
+    if (code >= 0 && lacks_documents(grown->corpus, documents, &source))
         code = rp_fail(error, -RP_E_CONFIG,
                        "index the documents that were appended (`ringpack index`), and give the "
                        "command again",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* live_records — see live_records.h.
+/* live_records.c — weights and documents that change in a running engine.
  *
  * Rows are planned ahead of the trainers. So a record stops the flow, replaces the calendar of all
  * plans, and starts the flow at the first batch that is not published: consumers see nothing.
@@ -37,10 +37,10 @@
 #include "server/shutdown.h"
 #include "server/start.h"
 
-/* ---- records as text ------------------------------------------------------------------------- */
+/* ---- the command ----------------------------------------------------------------------------- */
 
-/* A record that a command asked for; its arrays are by source of the config. */
-struct wanted {
+/* A request of `ringpack weights` or `ringpack grow`. Its arrays are by source of the config. */
+struct command {
     uint64_t step;
     struct rp_plan_record record;
     uint32_t *weights;   /* reduced; NULL: it has documents */
@@ -48,23 +48,19 @@ struct wanted {
     char *text;          /* `web=3 books=1`: the sources with a value, in the order of the config */
 };
 
-static const char *kind_of(const struct wanted *wanted)
+static const char *kind_of(const struct command *command)
 {
-    return wanted->documents ? "documents" : "weights";
+    return rp_kept_record_kind(command->documents);
 }
 
-static void free_wanted(struct wanted *wanted)
+static void free_command(struct command *command)
 {
-    free(wanted->weights);
-    free(wanted->documents);
-    free(wanted->text);
+    free(command->weights);
+    free(command->documents);
+    free(command->text);
 }
 
-static int no_memory(struct rp_error *error)
-{
-    return rp_fail(error, -ENOMEM, NULL, "out of memory for a record");
-}
-
+/* Divide the weights, in millionths, by their greatest common divisor. */
 static int reduce(uint32_t *weights, const uint64_t *millionths, uint32_t count,
                   struct rp_error *error)
 {
@@ -130,27 +126,29 @@ static int parse_values(const struct rp_config *config, json_t *given, bool is_d
     return 0;
 }
 
-static int parse_list(struct wanted *wanted, const struct rp_config *config, json_t *given,
+static int parse_list(struct command *command, const struct rp_config *config, json_t *given,
                       bool is_documents, struct rp_error *error)
 {
     uint32_t count = rp_config_numbered(config);
     uint64_t *values = rp_calloc(count, sizeof *values);
-    int code = values ? parse_values(config, given, is_documents, values, error) : no_memory(error);
+    int code = values ? parse_values(config, given, is_documents, values, error)
+                      : rp_kept_record_no_memory(error);
     if (code == 0 && is_documents) {
-        wanted->documents = values;
+        command->documents = values;
         values = NULL;
     } else if (code == 0) {
-        wanted->weights = rp_calloc(count, sizeof *wanted->weights);
-        code = wanted->weights ? reduce(wanted->weights, values, count, error) : no_memory(error);
+        command->weights = rp_calloc(count, sizeof *command->weights);
+        code = command->weights ? reduce(command->weights, values, count, error)
+                                : rp_kept_record_no_memory(error);
     }
     free(values);
-    wanted->record.weights = wanted->weights;
-    wanted->record.documents = wanted->documents;
-    return code < 0 ? code : rp_kept_record_text(&wanted->text, config, &wanted->record, error);
+    command->record.weights = command->weights;
+    command->record.documents = command->documents;
+    return code < 0 ? code : rp_kept_record_text(&command->text, config, &command->record, error);
 }
 
 /* Steps are counted from row 0, as in the config, so that the row is the same on all nodes. */
-static int parse(struct wanted *wanted, const struct rp_config *config, const uint8_t *body,
+static int parse(struct command *command, const struct rp_config *config, const uint8_t *body,
                  uint64_t bytes, struct rp_error *error)
 {
     json_t *request = json_loadb((const char *)body, bytes, JSON_REJECT_DUPLICATES, NULL);
@@ -162,19 +160,19 @@ static int parse(struct wanted *wanted, const struct rp_config *config, const ui
     if (step < 0 || !json_is_object(given) || (weights && documents))
         code = rp_fail(error, -RP_E_PROTOCOL, NULL,
                        "a step and weights or documents were expected");
-    wanted->step = code == 0 ? (uint64_t)step : 0;
-    if (code == 0 && !rp_config_row_of_step(config, wanted->step, &wanted->record.row))
+    command->step = code == 0 ? (uint64_t)step : 0;
+    if (code == 0 && !rp_config_row_of_step(config, command->step, &command->record.row))
         code = rp_fail(error, -RP_E_USAGE, "name an earlier step",
-                       "step %" PRIu64 " has rows above 2^63", wanted->step);
+                       "step %" PRIu64 " has rows above 2^63", command->step);
     if (code == 0)
-        code = parse_list(wanted, config, given, documents != NULL, error);
+        code = parse_list(command, config, given, documents != NULL, error);
     json_decref(request);
     return code;
 }
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-/* Can this run take such a record at all? */
+/* Can this run take such a record at any time? */
 static int check_run(const struct rp_engine *engine, bool is_documents, struct rp_error *error)
 {
     const struct rp_stream *stream = &engine->stream;
@@ -200,7 +198,7 @@ static int check_run(const struct rp_engine *engine, bool is_documents, struct r
     return 0;
 }
 
-/* And now? */
+/* Can the engine take a record at present? */
 static int check_engine(const struct rp_engine *engine, struct rp_error *error)
 {
     const struct rp_stream *stream = &engine->stream;
@@ -226,7 +224,7 @@ static uint64_t highest_tail(const struct rp_delivery *delivery)
     return RP_DEFECT(take_late_weights) ? rp_delivery_consumed(delivery) : highest;
 }
 
-static int check_row(const struct rp_engine *engine, const struct wanted *wanted,
+static int check_row(const struct rp_engine *engine, const struct command *command,
                      struct rp_error *error)
 {
     const struct rp_delivery *delivery = &engine->delivery;
@@ -239,27 +237,26 @@ static int check_row(const struct rp_engine *engine, const struct wanted *wanted
                                 start.window_end);
     uint64_t first = rp_config_step_from(engine->config, least);
     char hint[128];
-    if (wanted->record.row >= least && wanted->record.row > 0)
+    if (command->record.row >= least && command->record.row > 0)
         return 0;
     snprintf(hint, sizeof hint, "nothing was changed; name step %" PRIu64 " or a later one",
              rp_max_u64(first, 1));
     return rp_fail(error, -RP_E_USAGE, hint,
                    "step %" PRIu64 " is begun: rows before row %" PRIu64 " are with the trainers",
-                   wanted->step, least);
+                   command->step, least);
 }
 
 /* ---- applying -------------------------------------------------------------------------------- */
 
-/* Keep the state at the first row of the next flow; or, if another flow is to be made, which has no
- * states, the one at the first row that a checkpoint may need. */
+/* Stop the flow, and keep the state at the first row of the next one. If the flow is replaced, its
+ * states are lost: keep the state at the first row that a checkpoint may need. */
 static int stop_flow(struct rp_engine *engine, bool is_replaced, struct rp_error *error)
 {
     const struct rp_delivery *delivery = &engine->delivery;
-    uint64_t tail = rp_delivery_lowest_tail(delivery), row;
+    uint64_t tail = rp_delivery_lowest_tail(delivery);
     uint64_t batch = is_replaced ? rp_min_u64(tail, rp_delivery_consumed(delivery)) : tail;
-    size_t bytes;
-    const void *state = rp_flow_state_at(delivery->flow, batch, &bytes, &row);
-    int code = state ? rp_engine_keep_state(&engine->stream, row, state, bytes, error) : 0;
+    const struct rp_row_state state = rp_flow_state_at(delivery->flow, batch);
+    int code = state.token ? rp_engine_keep_state(&engine->stream, &state, error) : 0;
     if (code >= 0)
         rp_engine_stop_flow(engine);
     return code;
@@ -273,8 +270,8 @@ static int start_flow(struct rp_engine *engine, struct rp_error *error)
     return code < 0 ? code : rp_engine_start_flow(engine, error);
 }
 
-/* The end of the newest step of which a rank has a batch: its sums are with the trainers, so its
- * rows stay as they are. */
+/* The end of the newest step that has a published batch. Trainers have the sums of that step, so
+ * its rows may not change. */
 static uint64_t begun_end(const struct rp_delivery *delivery)
 {
     const struct rp_numbering *numbering = &delivery->numbering;
@@ -285,11 +282,11 @@ static uint64_t begun_end(const struct rp_delivery *delivery)
 }
 
 /* A source has fingerprints at the ends of its shards only. */
-static int append_to(struct rp_plan *plan, const struct wanted *wanted, struct rp_error *error)
+static int append_to(struct rp_plan *plan, const struct command *command, struct rp_error *error)
 {
     struct rp_error found = {0};
-    int code = rp_plan_append_record(plan, &wanted->record, &found);
-    if (code == -RP_E_CHANGED && wanted->documents)
+    int code = rp_plan_append_record(plan, &command->record, &found);
+    if (code == -RP_E_CHANGED && command->documents)
         return rp_fail(error, -RP_E_USAGE,
                        "name all documents up to the end of a shard; `ringpack inspect` of the "
                        "index lists them",
@@ -301,25 +298,25 @@ static int append_to(struct rp_plan *plan, const struct wanted *wanted, struct r
 
 /* Append the record to the calendar of the plan, after the newest step that is begun. */
 static int append_record(struct rp_engine *engine, struct rp_plan *plan,
-                         const struct wanted *wanted, struct rp_error *error)
+                         const struct command *command, struct rp_error *error)
 {
     struct rp_stream *stream = &engine->stream;
     void *state = rp_calloc(1, stream->state_bytes_max);
     size_t bytes;
     if (!state)
-        return no_memory(error);
+        return rp_kept_record_no_memory(error);
     int code = rp_engine_probe_batch(engine, begun_end(&engine->delivery), error);
     if (code >= 0)
         code = rp_plan_try_save(stream->probe, state, &bytes, error);
     if (code >= 0) /* also compares the documents of a corpus that was opened again */
         code = rp_plan_load(plan, state, bytes, false, error);
     if (code >= 0)
-        code = append_to(plan, wanted, error);
+        code = append_to(plan, command, error);
     free(state);
     if (code == 1)
         return rp_fail(error, -RP_E_USAGE, "nothing was changed: they hold from there on already",
-                       "row %" PRIu64 " has a record with these %s", wanted->record.row,
-                       kind_of(wanted));
+                       "row %" PRIu64 " has a record with these %s", command->record.row,
+                       kind_of(command));
     bool fits = code < 0 ||
                 (rp_plan_state_bytes_max(plan) <= rp_plan_state_bytes_max(stream->probe) &&
                  rp_plan_max_docs_per_row(plan) <= rp_plan_max_docs_per_row(stream->probe));
@@ -327,34 +324,29 @@ static int append_record(struct rp_engine *engine, struct rp_plan *plan,
                 : rp_fail(error, -RP_E_USAGE, "write a stage into the config, and start it again",
                           "a source would join at row %" PRIu64
                           ", and this engine has no room for its state",
-                          wanted->record.row);
+                          command->record.row);
 }
 
-/* The plans other than the flow's. The next catch-up flow of a ring opens its plans again. */
-static int follow(struct rp_stream *stream, struct rp_error *error)
+/* The next catch-up flow opens its plan, with the record. */
+static void close_catch_up_plans(struct rp_stream *stream)
 {
-    struct rp_plan *plans[] = {stream->probe, stream->planner.plan};
-    int code = 0;
-    for (size_t i = 0; i < RP_ARRAY_COUNT(plans) && code >= 0; i++)
-        code = plans[i] ? rp_plan_follow(plans[i], stream->plan, error) : 0;
     for (uint32_t i = 0; i < RP_CATCH_UPS_MAX; i++) {
-        struct rp_catch_up_plans *plans_of_ring = &stream->catch_up_plans[i];
-        rp_plan_close(plans_of_ring->plan);
-        *plans_of_ring = (struct rp_catch_up_plans){.plan = NULL};
+        rp_plan_close(stream->catch_up_plans[i].plan);
+        stream->catch_up_plans[i] = (struct rp_catch_up_plan){.plan = NULL};
     }
-    return code;
 }
 
-/* The record holds: forget all that was planned without it. States of rows that are not published
- * may be inside a deal window that the record ends. */
+/* The record is written: give it to all plans, and forget states and sums that were planned without
+ * it. States of rows that are not published may be inside a deal window that the record ends. */
 static int apply(struct rp_engine *engine, struct rp_grown *grown, struct rp_error *error)
 {
     struct rp_stream *stream = &engine->stream;
     uint64_t published = rp_delivery_row(&engine->delivery, highest_tail(&engine->delivery));
     rp_engine_forget_contents(stream);
     int code = grown->corpus ? rp_engine_adopt_grown(engine, grown, error) : 0;
+    close_catch_up_plans(stream);
     if (code >= 0)
-        code = follow(stream, error);
+        code = rp_engine_share_calendar(stream, error);
     if (code >= 0)
         code = rp_engine_describe(engine, error);
     rp_flow_forget_states_after(engine->delivery.flow, published);
@@ -368,18 +360,19 @@ static int apply(struct rp_engine *engine, struct rp_grown *grown, struct rp_err
     return code;
 }
 
-/* The flow is stopped. *has_failed: the engine cannot continue. */
-static int change(struct rp_engine *engine, const struct wanted *wanted, struct rp_grown *grown,
-                  bool *has_failed, struct rp_error *error)
+/* Append the record, write it to the journal, apply it, and start the flow, which is stopped. After
+ * a refusal the flow is started as it was. *has_failed: the engine cannot continue. */
+static int set_record(struct rp_engine *engine, const struct command *command,
+                      struct rp_grown *grown, bool *has_failed, struct rp_error *error)
 {
     struct rp_error trouble;
     bool is_unknown = false, is_written = false, is_grown = grown->corpus != NULL;
-    int code = check_row(engine, wanted, error); /* tails are final now */
+    int code = check_row(engine, command, error); /* tails are final now */
     if (code >= 0)
-        code = append_record(engine, is_grown ? grown->plan : engine->stream.plan, wanted, error);
+        code = append_record(engine, is_grown ? grown->plan : engine->stream.plan, command, error);
     if (code >= 0 && !RP_DEFECT(lose_live_records))
-        code = rp_engine_journal_record(engine, wanted->record.row, wanted->documents, wanted->text,
-                                        &is_unknown, error);
+        code = rp_engine_journal_record(engine, command->record.row, command->documents,
+                                        command->text, &is_unknown, error);
     is_written = code >= 0;
     if (is_written)
         code = apply(engine, grown, error);
@@ -408,48 +401,48 @@ static int need_checkpoint(struct rp_engine *engine, struct rp_error *error)
                    "this run has no checkpoint yet, and its first one is being written");
 }
 
-/* Everything that can be checked while the flow runs. */
-static int prepare(struct rp_engine *engine, struct wanted *wanted, struct rp_grown *grown,
+/* Parse the command, make all checks that need no stopped flow, and open a grown corpus. */
+static int prepare(struct rp_engine *engine, struct command *command, struct rp_grown *grown,
                    const uint8_t *body, uint64_t bytes, struct rp_error *error)
 {
-    int code = parse(wanted, engine->config, body, bytes, error);
+    int code = parse(command, engine->config, body, bytes, error);
     if (code >= 0)
-        code = check_run(engine, wanted->documents, error);
+        code = check_run(engine, command->documents, error);
     if (code >= 0)
         code = check_engine(engine, error);
     if (code >= 0)
-        code = check_row(engine, wanted, error);
-    if (code >= 0 && wanted->documents)
+        code = check_row(engine, command, error);
+    if (code >= 0 && command->documents)
         code = need_checkpoint(engine, error);
-    if (code >= 0 && wanted->documents)
-        code = rp_engine_open_grown(grown, engine, wanted->documents, error);
+    if (code >= 0 && command->documents)
+        code = rp_engine_open_grown(grown, engine, command->documents, error);
     return code;
 }
 
 int rp_engine_set_record(struct rp_engine *engine, const uint8_t *body, uint64_t bytes,
                          char **answer, struct rp_error *error)
 {
-    struct wanted wanted = {.weights = NULL};
+    struct command command = {.weights = NULL};
     struct rp_grown grown = {.corpus = NULL};
     bool has_failed = false;
     *answer = NULL;
-    int code = prepare(engine, &wanted, &grown, body, bytes, error);
+    int code = prepare(engine, &command, &grown, body, bytes, error);
     if (code >= 0)
         code = stop_flow(engine, grown.corpus, error);
     if (code >= 0)
-        code = change(engine, &wanted, &grown, &has_failed, error);
+        code = set_record(engine, &command, &grown, &has_failed, error);
     if (has_failed) {
         *engine->life.error = *error;
         rp_engine_fail(engine, code);
     }
     if (code >= 0) {
         rp_saving_want(&engine->saving); /* also its copies elsewhere have the record then */
-        *answer = rp_asprintf("from step %" PRIu64 " on (row %" PRIu64 "): %s", wanted.step,
-                              wanted.record.row, wanted.text);
-        rp_log(RP_LOG_INFO, "%s from step %" PRIu64 " on (row %" PRIu64 "): %s", kind_of(&wanted),
-               wanted.step, wanted.record.row, wanted.text);
+        *answer = rp_asprintf("from step %" PRIu64 " on (row %" PRIu64 "): %s", command.step,
+                              command.record.row, command.text);
+        rp_log(RP_LOG_INFO, "%s from step %" PRIu64 " on (row %" PRIu64 "): %s", kind_of(&command),
+               command.step, command.record.row, command.text);
     }
     rp_grown_close(&grown);
-    free_wanted(&wanted);
+    free_command(&command);
     return code;
 }

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bits.h"
-
 #define TEXT_BYTES_MAX (RP_MESSAGE_BYTES_MAX / 2)
 
 static int write_line(const struct rp_stream *stream, const struct rp_provenance *document,

@@ -5,9 +5,8 @@
 
 #include "server/engine.h"
 
-/** `body` has a struct rp_provenance for each document. *text_out has a line for each: the row, a
- * space and the file, with each backslash doubled and each newline written as `\n`. The caller
- * frees it. */
+/** `body` is an array of struct rp_provenance. *text_out gets a line for each: the row, a space and
+ * the file, with each backslash doubled and each newline written as `\n`. The caller frees it. */
 RP_MUST_CHECK int rp_engine_locate(const struct rp_stream *stream, const uint8_t *body,
                                    uint64_t body_bytes, char **text_out, struct rp_error *error);
 

@@ -25,7 +25,6 @@
 
 #include "base/bits.h"
 #include "base/defect.h"
-#include "base/log.h"
 #include "flow/descriptors.h"
 #include "server/server.h"
 
@@ -85,6 +84,17 @@ static void end_at_once(int number)
     _exit(128 + number);
 }
 
+int rp_loop_take_signal(struct rp_loop *loop)
+{
+    struct signalfd_siginfo info;
+    if (read(loop->signal_fd, &info, sizeof info) != sizeof info)
+        return 0;
+    if (loop->is_signalled)
+        end_at_once((int)info.ssi_signo);
+    loop->is_signalled = true;
+    return (int)info.ssi_signo;
+}
+
 void rp_loop_let_signals_end_us(const struct rp_loop *loop)
 {
     struct signalfd_siginfo info;
@@ -122,8 +132,8 @@ static int watch_descriptors(struct rp_engine *engine, struct rp_error *error)
                     : 0;
 }
 
-/* Rings and seats have descriptors of their own. If these cannot all be made, that is found out
- * before thousands of them are. */
+/* Each ring and each seat needs descriptors. Check that all of them can be made before the first
+ * of thousands is. */
 static int check_limit(const struct rp_config *config, uint64_t limit, struct rp_error *error)
 {
     uint64_t wanted = rp_engine_descriptors(config), least = wanted + RP_DESCRIPTORS_MIN;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* loop.h — the descriptors that wake the engine's thread: of other threads, of signals, of the
- * lifeline, of peers and packers. */
+/* loop.h — the descriptors that wake the engine's thread: for other threads, signals, the lifeline,
+ * peers and packers; and the signals that end an engine. */
 #ifndef RP_SERVER_LOOP_H
 #define RP_SERVER_LOOP_H
 
@@ -11,8 +11,12 @@
 RP_MUST_CHECK int rp_engine_open_descriptors(struct rp_engine *engine, struct rp_error *error);
 /** Wake the loop when fd is readable. Closing fd ends it. Returns 0 or -errno. */
 int rp_loop_watch(struct rp_loop *loop, int fd, enum rp_watch watch, uint32_t index);
-/** From now on a signal ends the process at once. For closing: reads of a hung disk cannot be
- * cancelled, and closing waits for them. Everything worth keeping is saved by then. */
+/** The next signal that is to end the engine; 0: none has come. The second signal of an engine ends
+ * the process here and now; the last checkpoint on disk stays intact. */
+int rp_loop_take_signal(struct rp_loop *loop);
+/** From now on a signal ends the process at once. To be called before the engine is closed:
+ * closing waits for reads, and reads of a hung disk cannot be cancelled. Everything is saved by
+ * then. */
 void rp_loop_let_signals_end_us(const struct rp_loop *loop);
 
 #endif

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See notify.h. A manager that does not listen is no reason to fail: an engine serves without one.
- */
 #include "server/notify.h"
 
 #include <errno.h>

@@ -67,14 +67,8 @@ static int load_token(struct rp_stream *stream, uint64_t row, const void *token,
                    row);
 }
 
-/* A state, and the row that it is of. */
-struct known_state {
-    uint64_t row;
-    const void *token;
-    size_t bytes;
-};
-
-static void prefer(struct known_state *best, uint64_t row, struct known_state other)
+/* The later of two states, as long as it is not after `row`. */
+static void prefer(struct rp_row_state *best, uint64_t row, struct rp_row_state other)
 {
     if (other.token && other.row <= row && other.row >= best->row)
         *best = other;
@@ -82,29 +76,28 @@ static void prefer(struct known_state *best, uint64_t row, struct known_state ot
 
 /* The state that the flow keeps of the micro-batch of `row`. While the flow runs only states that
  * are not consumed yet are used: the flow may be overwriting older ones. */
-static struct known_state state_of_flow(const struct rp_delivery *delivery, uint64_t row)
+static struct rp_row_state state_of_flow(const struct rp_delivery *delivery, uint64_t row)
 {
-    struct known_state kept = {0};
+    const struct rp_row_state none = {.token = NULL};
     if (row < rp_numbering_base(&delivery->numbering) || !delivery->flow)
-        return kept;
+        return none;
     uint64_t position = rp_numbering_batch(&delivery->numbering, row);
-    if (position >= rp_delivery_consumed(delivery) || !rp_delivery_runs(delivery))
-        kept.token = rp_flow_state_at(delivery->flow, position, &kept.bytes, &kept.row);
-    return kept;
+    bool is_safe = position >= rp_delivery_consumed(delivery) || !rp_delivery_runs(delivery);
+    return is_safe ? rp_flow_state_at(delivery->flow, position) : none;
 }
 
 /* The nearest state at or before `row` that the engine has of its own stream. */
-static struct known_state nearest_state(const struct rp_engine *engine, uint64_t row)
+static struct rp_row_state nearest_state(const struct rp_engine *engine, uint64_t row)
 {
     const struct rp_stream *stream = &engine->stream;
     const struct rp_far_row *far = stream->far;
-    struct known_state best = {.token = stream->zero_state, .bytes = stream->zero_bytes};
+    struct rp_row_state best = {stream->zero_state, stream->zero_bytes, 0};
     prefer(&best, row,
-           (struct known_state){stream->start_row, stream->start_state, stream->start_bytes});
+           (struct rp_row_state){stream->start_state, stream->start_bytes, stream->start_row});
     prefer(&best, row,
-           (struct known_state){stream->kept_row, stream->kept_state, stream->kept_bytes});
-    if (far && far->state)
-        prefer(&best, row, (struct known_state){far->at, far->state, far->bytes});
+           (struct rp_row_state){stream->kept_state, stream->kept_bytes, stream->kept_row});
+    if (far)
+        prefer(&best, row, (struct rp_row_state){far->state, far->bytes, far->at});
     prefer(&best, row, state_of_flow(&engine->delivery, row));
     RP_ASSERT(best.row <= row);
     return best;
@@ -112,7 +105,7 @@ static struct known_state nearest_state(const struct rp_engine *engine, uint64_t
 
 static int load_nearest(struct rp_engine *engine, uint64_t row, struct rp_error *error)
 {
-    struct known_state best = nearest_state(engine, row);
+    struct rp_row_state best = nearest_state(engine, row);
     return rp_plan_load(engine->stream.probe, best.token, best.bytes,
                         engine->stream.accepts_weights, error);
 }
@@ -129,7 +122,7 @@ int rp_engine_probe_row(struct rp_engine *engine, uint64_t row, const void *toke
     return code < 0 ? code : seek_probe(&engine->stream, row, error);
 }
 
-static int make_kept(struct rp_stream *stream, struct rp_error *error)
+static int make_room_to_keep(struct rp_stream *stream, struct rp_error *error)
 {
     if (!stream->kept_state)
         stream->kept_state = rp_calloc(1, stream->state_bytes_max);
@@ -137,22 +130,22 @@ static int make_kept(struct rp_stream *stream, struct rp_error *error)
                               : rp_fail(error, -ENOMEM, NULL, "out of memory for a state token");
 }
 
-int rp_engine_keep_state(struct rp_stream *stream, uint64_t row, const void *state, size_t bytes,
+int rp_engine_keep_state(struct rp_stream *stream, const struct rp_row_state *state,
                          struct rp_error *error)
 {
-    int code = make_kept(stream, error);
+    int code = make_room_to_keep(stream, error);
     if (code < 0)
         return code;
-    RP_ASSERT(bytes <= stream->state_bytes_max);
-    memcpy(stream->kept_state, state, bytes);
-    stream->kept_bytes = bytes;
-    stream->kept_row = row;
+    RP_ASSERT(state->bytes <= stream->state_bytes_max);
+    memcpy(stream->kept_state, state->token, state->bytes);
+    stream->kept_bytes = state->bytes;
+    stream->kept_row = state->row;
     return 0;
 }
 
 int rp_engine_keep_probe_state(struct rp_stream *stream, struct rp_error *error)
 {
-    int code = make_kept(stream, error);
+    int code = make_room_to_keep(stream, error);
     if (code < 0)
         return code;
     code = rp_plan_try_save(stream->probe, stream->kept_state, &stream->kept_bytes, error);
@@ -167,20 +160,20 @@ int rp_engine_keep_probe_state(struct rp_stream *stream, struct rp_error *error)
 
 /* The state from which dispatch can count the step of `batch` (flow/queue.h). Rows before the
  * start may have been delivered with other weights. */
-static struct rp_flow_state step_state(const struct rp_engine *engine, uint64_t batch)
+static struct rp_row_state step_state(const struct rp_engine *engine, uint64_t batch)
 {
     const struct rp_stream *stream = &engine->stream;
     uint64_t row = rp_delivery_step_row(&engine->delivery, batch);
-    const struct known_state found = nearest_state(engine, row);
+    const struct rp_row_state found = nearest_state(engine, row);
     bool is_of_stream = row >= stream->start_row || !stream->is_reweighted;
-    if (row == rp_delivery_row(&engine->delivery, batch) || row - found.row > STEP_ROWS ||
-        !is_of_stream)
-        return (struct rp_flow_state){.token = NULL};
-    return (struct rp_flow_state){found.token, found.bytes};
+    bool begins_step = row == rp_delivery_row(&engine->delivery, batch);
+    if (begins_step || row - found.row > STEP_ROWS || !is_of_stream)
+        return (struct rp_row_state){.token = NULL};
+    return found;
 }
 
 int rp_engine_load_plan(const struct rp_engine *engine, struct rp_plan *plan,
-                        struct rp_flow_state state, uint64_t batch, struct rp_flow_state *before,
+                        struct rp_row_state state, uint64_t batch, struct rp_row_state *before,
                         struct rp_error *error)
 {
     *before = step_state(engine, batch);
@@ -196,15 +189,15 @@ int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch, struct rp_er
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-/* Does a token differ from the config in its weights, which may differ? */
-static bool is_reweighted(struct rp_stream *stream, const void *token, size_t bytes)
+/* Has the token other weights than the config, and accepts the engine that? */
+static bool has_other_weights(struct rp_stream *stream, const void *token, size_t bytes)
 {
     return stream->accepts_weights && rp_plan_resume(stream->probe, token, bytes, false, NULL) < 0;
 }
 
-/* Was the token's stream changed at some row before its own, or is it here? Then rows before it
- * cannot be planned from row 0. */
-static bool is_rebased(struct rp_stream *stream, const void *token, size_t bytes)
+/* Did the weights of the token's stream change, at the token's row or before it? Then rows before
+ * the token's cannot be planned from row 0. */
+static bool was_reweighted(struct rp_stream *stream, const void *token, size_t bytes)
 {
     return rp_plan_resume(stream->probe, token, bytes, stream->accepts_weights, NULL) >= 0 &&
            rp_plan_is_reweighted(stream->probe);
@@ -260,15 +253,18 @@ static enum rp_stream_of compare(struct rp_engine *engine, const void *token, si
 
 enum rp_stream_of rp_engine_stream_of(struct rp_engine *engine, const void *token, size_t bytes)
 {
-    bool is_other = is_rebased(&engine->stream, token, bytes);
+    bool has_changed = was_reweighted(&engine->stream, token, bytes);
     /* In version 1, one source has no weights to differ in. */
     if (rp_plan_version(engine->stream.probe) == 1 && engine->config->source_count == 1 &&
-        !is_other && !engine->stream.is_reweighted)
+        !has_changed && !engine->stream.is_reweighted)
         return RP_STREAM_OURS;
     uint8_t *states = rp_calloc(2, engine->stream.state_bytes_max);
     enum rp_stream_of stream = states ? compare(engine, token, bytes, states) : RP_STREAM_UNKNOWN;
     free(states);
-    bool is_told = stream == RP_STREAM_UNKNOWN && (is_reweighted(&engine->stream, token, bytes) ||
-                                                   (is_other && !engine->stream.is_reweighted));
-    return is_told ? RP_STREAM_OTHER : stream;
+    if (stream != RP_STREAM_UNKNOWN)
+        return stream;
+    /* the states could not be compared, but the weights can */
+    bool is_other = has_other_weights(&engine->stream, token, bytes) ||
+                    (has_changed && !engine->stream.is_reweighted);
+    return is_other ? RP_STREAM_OTHER : RP_STREAM_UNKNOWN;
 }

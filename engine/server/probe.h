@@ -22,17 +22,19 @@ RP_MUST_CHECK int rp_engine_probe_row(struct rp_engine *engine, uint64_t row, co
 /** The same for the first row of a batch; past the end of the stream the probe is at the end. */
 RP_MUST_CHECK int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch,
                                         struct rp_error *error);
-/** Keep this state, or the probe's own, in place of the one that was kept last: the probe can plan
- * from it, wherever the flow's own states are. */
-RP_MUST_CHECK int rp_engine_keep_state(struct rp_stream *stream, uint64_t row, const void *state,
-                                       size_t bytes, struct rp_error *error);
+/** Keep a copy of this state as stream->kept_state, which it replaces: the probe can plan from it,
+ * wherever the flow's own states are. */
+RP_MUST_CHECK int rp_engine_keep_state(struct rp_stream *stream, const struct rp_row_state *state,
+                                       struct rp_error *error);
+/** As rp_engine_keep_state, of the state of the probe. */
 RP_MUST_CHECK int rp_engine_keep_probe_state(struct rp_stream *stream, struct rp_error *error);
 
-/** Move a flow's plan to the first row of a batch, of which `state` is. If the batch is inside a
- * step and a state near enough before the step is known, that becomes *before, for rp_flow_start:
- * valid until the next call on the engine. */
+/** Prepare the start of a flow at a batch: load `state`, of the first row of the batch, into the
+ * flow's plan; and set *before, the argument of rp_flow_start. Its token is NULL unless the batch
+ * is inside a step, and a state near enough before the step is known. Valid until the next call on
+ * the engine. */
 RP_MUST_CHECK int rp_engine_load_plan(const struct rp_engine *engine, struct rp_plan *plan,
-                                      struct rp_flow_state state, uint64_t batch,
-                                      struct rp_flow_state *before, struct rp_error *error);
+                                      struct rp_row_state state, uint64_t batch,
+                                      struct rp_row_state *before, struct rp_error *error);
 
 #endif

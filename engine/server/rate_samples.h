@@ -10,15 +10,15 @@ struct rp_delivery;
 struct rp_engine;
 
 #define RP_RATE_PERIOD_NS 100000000u
-#define RP_RATE_SAMPLES 640u /* a minute, and some more */
+#define RP_RATE_SAMPLES 640u /* 64 seconds */
 
 enum rp_rate_counter {
     RP_RATE_TOKENS,         /* published */
     RP_RATE_BATCHES,        /* micro-batches that all local ranks have released */
     RP_RATE_READ_BYTES,     /* from files or stores */
     RP_RATE_TAKEN_BYTES,    /* bytes of tokens, read or mapped */
-    RP_RATE_BUFFERED_BYTES, /* part of them, read through the page cache, or from a store */
-    RP_RATE_DIRECT_BYTES,   /* part of them, read past the page cache */
+    RP_RATE_BUFFERED_BYTES, /* taken bytes that were read through the page cache, or from a store */
+    RP_RATE_DIRECT_BYTES,   /* taken bytes that were read past the page cache */
     RP_RATE_COUNTERS
 };
 
@@ -43,8 +43,8 @@ void rp_engine_sample_rates(struct rp_engine *engine);
 uint64_t rp_rate_last_ns(const struct rp_rate_samples *samples);
 /** Keep a sample; times ascend. */
 void rp_rate_note(struct rp_rate_samples *samples, const struct rp_rate_sample *sample);
-/** The growth of a counter a second: from the newest sample that is at least as old as the window,
- * or the oldest one that is kept, to `now`. A counter that was set back does not grow. */
+/** The growth of a counter a second, from an earlier sample to `now`: the newest sample that is at
+ * least as old as the window, or the oldest one that is kept. 0 if the counter was set back. */
 double rp_rate_of(const struct rp_rate_samples *samples, const struct rp_rate_sample *now,
                   enum rp_rate_counter counter, uint64_t window_ns);
 

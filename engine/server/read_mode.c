@@ -11,8 +11,8 @@
 #include "server/rate_samples.h"
 #include "server/stat_parts.h"
 
-#define OF_LATE_NS UINT64_C(10000000000)
-#define LOG_NS UINT64_C(10000000000) /* from one line to the next at least */
+#define RECENT_NS UINT64_C(10000000000)
+#define LOG_NS UINT64_C(10000000000) /* at least, from one line of the log to the next */
 
 /* ---- at the start ---------------------------------------------------------------------------- */
 
@@ -20,10 +20,10 @@ static void choose(struct rp_engine *engine, uint64_t file_bytes, struct rp_flow
 {
     const struct rp_config *c = engine->config;
     bool has_files = file_bytes > 0;
-    engine->delivery.direct = has_files &&
-                              (c->o_direct == RP_SWITCH_ON ||
-                               (c->o_direct == RP_SWITCH_AUTO && rp_io_prefers_direct(file_bytes)));
-    options->o_direct = engine->delivery.direct;
+    engine->delivery.o_direct = has_files &&
+                                (c->o_direct == RP_SWITCH_ON || (c->o_direct == RP_SWITCH_AUTO &&
+                                                                 rp_io_prefers_direct(file_bytes)));
+    options->o_direct = engine->delivery.o_direct;
     options->adapts = has_files && c->io == RP_IO_AUTO;
     options->mapped = has_files &&
                       (c->io == RP_IO_MAPPED ||
@@ -57,20 +57,20 @@ void rp_engine_choose_read_mode(struct rp_engine *engine, struct rp_flow_options
     log_choice(&engine->delivery, file_bytes > 0, options, why);
 }
 
-/* ---- recently -------------------------------------------------------------------------------- */
+/* ---- the recent past ------------------------------------------------------------------------- */
 
 /* Recent bytes a second, by enum rp_read_way. */
 struct speeds {
     double of[RP_READ_MAPPED + 1], all;
 };
 
-static struct speeds speeds_of_late(const struct rp_engine *engine)
+static struct speeds recent_speeds(const struct rp_engine *engine)
 {
     struct rp_rate_sample now = rp_delivery_sample(&engine->delivery);
     const struct rp_rate_samples *rates = &engine->watching.rates;
-    struct speeds s = {.all = rp_rate_of(rates, &now, RP_RATE_TAKEN_BYTES, OF_LATE_NS)};
-    double buffered = rp_rate_of(rates, &now, RP_RATE_BUFFERED_BYTES, OF_LATE_NS);
-    double direct = rp_rate_of(rates, &now, RP_RATE_DIRECT_BYTES, OF_LATE_NS);
+    struct speeds s = {.all = rp_rate_of(rates, &now, RP_RATE_TAKEN_BYTES, RECENT_NS)};
+    double buffered = rp_rate_of(rates, &now, RP_RATE_BUFFERED_BYTES, RECENT_NS);
+    double direct = rp_rate_of(rates, &now, RP_RATE_DIRECT_BYTES, RECENT_NS);
     s.of[RP_READ_BUFFERED] = buffered;
     s.of[RP_READ_DIRECT] = direct;
     s.of[RP_READ_MAPPED] = s.all > buffered + direct ? s.all - buffered - direct : 0;
@@ -80,11 +80,11 @@ static struct speeds speeds_of_late(const struct rp_engine *engine)
 static enum rp_read_way first_way(const struct rp_delivery *delivery)
 {
     return rp_flow_is_mapped(delivery->flow) ? RP_READ_MAPPED
-           : delivery->direct                ? RP_READ_DIRECT
+           : delivery->o_direct              ? RP_READ_DIRECT
                                              : RP_READ_BUFFERED;
 }
 
-/* How most tokens are taken. */
+/* The way by which most tokens are taken. */
 static enum rp_read_way main_way(const struct rp_delivery *delivery, const struct speeds *speeds)
 {
     if (!rp_flow_page_cache(delivery->flow).is_watched || speeds->all <= 0)
@@ -99,9 +99,9 @@ static enum rp_read_way main_way(const struct rp_delivery *delivery, const struc
 static const char *method_name(const struct rp_delivery *delivery)
 {
     struct rp_flow_readers readers = rp_flow_readers(delivery->flow);
-    bool gave_way = delivery->io.method == &rp_io_method_uring &&
-                    readers.refused > readers.count / 2;
-    return gave_way ? rp_io_method_pread.name : delivery->io.method->name;
+    bool fell_back = delivery->io.method == &rp_io_method_uring &&
+                     readers.refused > readers.count / 2;
+    return fell_back ? rp_io_method_pread.name : delivery->io.method->name;
 }
 
 static void explain(const struct rp_delivery *delivery, char *text, size_t text_bytes)
@@ -121,7 +121,7 @@ static void explain(const struct rp_delivery *delivery, char *text, size_t text_
         snprintf(text, text_bytes, "as `io` and `o_direct` say");
 }
 
-/* Adds the readers that do not read as most do, or as was chosen. */
+/* Append the number of readers that were refused io_uring. */
 static void explain_readers(const struct rp_delivery *delivery, char *text, size_t text_bytes)
 {
     struct rp_flow_readers readers = rp_flow_readers(delivery->flow);
@@ -131,7 +131,7 @@ static void explain_readers(const struct rp_delivery *delivery, char *text, size
                  readers.refused, readers.count, readers.why->message);
 }
 
-void rp_engine_note_readers(struct rp_engine *engine)
+void rp_engine_log_refused_readers(struct rp_engine *engine)
 {
     struct rp_flow_readers readers = rp_flow_readers(engine->delivery.flow);
     if (!readers.refused || engine->watching.logged_refusal)
@@ -142,7 +142,7 @@ void rp_engine_note_readers(struct rp_engine *engine)
            readers.why->hint);
 }
 
-void rp_engine_note_read_mode(struct rp_engine *engine)
+void rp_engine_log_read_mode(struct rp_engine *engine)
 {
     struct rp_delivery *delivery = &engine->delivery;
     const char *const words[] = {
@@ -155,10 +155,10 @@ void rp_engine_note_read_mode(struct rp_engine *engine)
     uint64_t now = rp_rate_last_ns(&engine->watching.rates);
     if (now == engine->watching.checked_mode_ns || !rp_flow_page_cache(delivery->flow).is_watched)
         return;
-    if (engine->watching.checked_mode_ns == 0) /* the start has said it */
+    if (engine->watching.checked_mode_ns == 0) /* rp_engine_choose_read_mode has logged it */
         engine->watching.logged_mode = first_way(delivery);
     engine->watching.checked_mode_ns = now;
-    struct speeds speeds = speeds_of_late(engine);
+    struct speeds speeds = recent_speeds(engine);
     enum rp_read_way way = main_way(delivery, &speeds);
     if (way == engine->watching.logged_mode ||
         (engine->watching.logged_mode_ns && now - engine->watching.logged_mode_ns < LOG_NS))
@@ -180,7 +180,7 @@ void rp_stat_add_read_mode(json_t *object, const struct rp_engine *engine,
         [RP_READ_MAPPED] = "mapped_share",
     };
     struct rp_flow_page_cache cache = rp_flow_page_cache(delivery->flow);
-    struct speeds speeds = speeds_of_late(engine);
+    struct speeds speeds = recent_speeds(engine);
     enum rp_read_way main = main_way(delivery, &speeds);
     char why[320];
     explain(delivery, why, sizeof why);
@@ -189,7 +189,7 @@ void rp_stat_add_read_mode(json_t *object, const struct rp_engine *engine,
                         json_string(main == RP_READ_MAPPED ? "mapped" : method_name(delivery)));
     json_object_set_new(object, "direct",
                         json_boolean(cache.is_watched && speeds.all > 0 ? main == RP_READ_DIRECT
-                                                                        : delivery->direct));
+                                                                        : delivery->o_direct));
     json_object_set_new(object, "io_reason", json_string(why));
     for (enum rp_read_way way = RP_READ_BUFFERED; way <= RP_READ_MAPPED; way++)
         json_object_set_new(object, keys[way],

@@ -36,7 +36,7 @@
 #include "server/save.h"
 #include "stream.h"
 
-#define LOOK_NS 50000u /* between two checks of is_done while no batch is ready */
+#define POLL_NS 50000u /* between two checks of is_done while no batch is ready */
 
 struct build {
     struct rp_ring from, fresh; /* from: as it was when the build began */
@@ -74,7 +74,7 @@ static void deliver_meanwhile(struct rp_delivery *delivery, const struct build *
         if (step == RP_FLOW_WORKED || step == RP_FLOW_IDLE)
             step = rp_flow_deliver(delivery->flow, NULL);
         if (step != RP_FLOW_WORKED)
-            rp_sleep_ns(LOOK_NS);
+            rp_sleep_ns(POLL_NS);
     }
 }
 
@@ -130,8 +130,8 @@ static struct rp_ring *ring_of(const struct rp_engine *engine, const struct rp_r
     return &engine->delivery.rings[rebuild->ring];
 }
 
-/* The tail of the ring once it is rebuilt: as now or, if the ring does not have the lowest position
- * of all seats, that position. */
+/* The tail of the ring once it is rebuilt: the present one or, if the lowest position of all seats
+ * is not in the ring, that position. */
 static uint64_t tail_of(const struct rp_ring *ring, const struct rp_rebuild *rebuild)
 {
     uint64_t position = rp_seat_lowest_position(ring, rebuild->replica, rebuild->batch);
@@ -152,8 +152,8 @@ static int resume_packers(struct rp_engine *engine, struct rp_error *error)
 
 /* ---- while the flow runs --------------------------------------------------------------------- */
 
-/* Does the flow itself serve the ring, and is the lowest position of its seats then in it? So the
- * flow's next batch stays the same. */
+/* The flow may continue if it serves the ring itself, and if its next batch stays the same: if the
+ * lowest position of the ring's seats will be in the ring. */
 static bool can_rebuild_running(const struct rp_delivery *delivery,
                                 const struct rp_rebuild *rebuild)
 {
@@ -209,23 +209,23 @@ static bool can_catch_up(const struct rp_delivery *delivery, const struct rp_reb
     return rp_flow_catch_ups(delivery->flow) < most && lowest < old->release;
 }
 
-/* The plans for the ring's catch-up flow: those that it has already, or some that none has. */
-static struct rp_catch_up_plans *plans_for(struct rp_engine *engine, uint32_t ring)
+/* The plan for the ring's catch-up flow: the one that the ring used last, or an unused one. */
+static struct rp_catch_up_plan *plan_for(struct rp_engine *engine, uint32_t ring)
 {
-    struct rp_catch_up_plans *unused = NULL;
+    struct rp_catch_up_plan *unused = NULL;
     for (uint32_t i = 0; i < RP_CATCH_UPS_MAX; i++) {
-        struct rp_catch_up_plans *plans = &engine->stream.catch_up_plans[i];
-        if (plans->plan && plans->ring == ring)
-            return plans;
-        if (!plans->plan || !rp_flow_is_catching_up(engine->delivery.flow, plans->ring))
-            unused = plans;
+        struct rp_catch_up_plan *kept = &engine->stream.catch_up_plans[i];
+        if (kept->plan && kept->ring == ring)
+            return kept;
+        if (!kept->plan || !rp_flow_is_catching_up(engine->delivery.flow, kept->ring))
+            unused = kept;
     }
     RP_ASSERT(unused); /* can_catch_up */
     return unused;
 }
 
-/* Move the probe to the first batch of the catch-up flow. If that is the batch of the token, the
- * token has its state, however far the row is from every known state. */
+/* Move the probe to the first batch of the catch-up flow. If the token is of that batch, it has the
+ * state, even if the row is far from every known state. */
 static int probe_begin(struct rp_engine *engine, const struct rp_rebuild *rebuild,
                        struct rp_error *error)
 {
@@ -236,9 +236,8 @@ static int probe_begin(struct rp_engine *engine, const struct rp_rebuild *rebuil
                : rp_engine_probe_batch(engine, begin, error);
 }
 
-/* A plan of the run's stream. */
-static int open_follower(struct rp_plan **plan, const struct rp_stream *stream,
-                         struct rp_error *error)
+/* Open a plan with the calendar of the run. */
+static int open_plan(struct rp_plan **plan, const struct rp_stream *stream, struct rp_error *error)
 {
     int code = rp_stream_open_plan(plan, stream->config, stream->corpus, error);
     if (code >= 0)
@@ -250,43 +249,44 @@ static int open_follower(struct rp_plan **plan, const struct rp_stream *stream,
     return code;
 }
 
-/* Make the flow, its plans, and their first state. */
+/* Make the flow, its plan, and the plan's first state. */
 static int make_catch_up(struct rp_engine *engine, const struct rp_rebuild *rebuild,
                          struct rp_flow **catch_up, struct rp_error *error)
 {
     struct rp_stream *stream = &engine->stream;
-    struct rp_catch_up_plans *plans = plans_for(engine, rebuild->ring);
-    plans->ring = rebuild->ring;
-    int code = plans->plan ? 0 : open_follower(&plans->plan, stream, error);
+    struct rp_catch_up_plan *kept = plan_for(engine, rebuild->ring);
+    kept->ring = rebuild->ring;
+    int code = kept->plan ? 0 : open_plan(&kept->plan, stream, error);
     if (code >= 0)
         code = rp_engine_keep_probe_state(stream, error);
     return code < 0 ? code
                     : rp_flow_make_catch_up(catch_up, engine->delivery.flow, rebuild->ring, error);
 }
 
-/* The plans may be used only now, because the catch-up flow that was dropped had them. */
+/* The ring's earlier catch-up flow, which may have used the plan, was dropped. */
 static int start_catch_up(struct rp_engine *engine, uint32_t ring, struct rp_flow *catch_up,
                           struct rp_error *error)
 {
-    struct rp_catch_up_plans *plans = plans_for(engine, ring);
-    RP_ASSERT(plans->plan && plans->ring == ring);
-    const struct rp_flow_state start = {engine->stream.kept_state, engine->stream.kept_bytes};
-    struct rp_flow_state before;
-    int code = rp_engine_load_plan(engine, plans->plan, start, engine->delivery.rings[ring].tail,
+    const struct rp_catch_up_plan *kept = plan_for(engine, ring);
+    RP_ASSERT(kept->plan && kept->ring == ring);
+    const struct rp_row_state start = {engine->stream.kept_state, engine->stream.kept_bytes,
+                                       engine->stream.kept_row};
+    struct rp_row_state before;
+    int code = rp_engine_load_plan(engine, kept->plan, start, engine->delivery.rings[ring].tail,
                                    &before, error);
     if (code < 0) {
         rp_flow_close(catch_up);
         return code;
     }
-    code = rp_flow_start_catch_up(engine->delivery.flow, catch_up, ring, plans->plan, &before,
+    code = rp_flow_start_catch_up(engine->delivery.flow, catch_up, ring, kept->plan, &before,
                                   error);
-    rp_engine_note_readers(engine);
+    rp_engine_log_refused_readers(engine);
     return code;
 }
 
-/* Pause packers, replace the ring, start the catch-up flow, and start packers again. A failure
- * leaves the flow stopped, unless the ring could not be made and had been served by the flow
- * itself. */
+/* Pause packers, replace the ring, start the catch-up flow, and start packers again. After a
+ * failure the flow is stopped; except that if the ring could not be made, and the flow itself
+ * served the old one, both continue. */
 static int replace_by_catch_up(struct rp_engine *engine, const struct rp_rebuild *rebuild,
                                struct rp_flow *catch_up, struct rp_error *error)
 {
@@ -361,9 +361,10 @@ int rp_engine_rebuild(struct rp_engine *engine, const struct rp_rebuild *rebuild
         return rebuild_running(engine, rebuild, error);
     if (can_catch_up(&engine->delivery, rebuild)) {
         int code = rebuild_behind(engine, rebuild, error);
-        bool lacks_memory = code < 0 && code != -EINPROGRESS && rp_delivery_runs(&engine->delivery);
-        if (!lacks_memory) /* for another flow */
+        bool is_unchanged = code < 0 && rp_delivery_runs(&engine->delivery);
+        if (!is_unchanged || code == -EINPROGRESS)
             return code;
+        /* another flow could not be made, for want of memory: stop this one */
     }
     return rebuild_stopped(engine, rebuild, error);
 }

@@ -7,7 +7,8 @@
 
 #include "server/engine.h"
 
-/* Seat `replica` of the ring, or all of them (RP_ALL_SEATS), is to be at `batch`. */
+/* A ring that gets new memory. Its seat `replica`, or all its seats (RP_ALL_SEATS), are then at
+ * `batch`. */
 struct rp_rebuild {
     uint32_t ring, replica;
     uint64_t batch;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See recorder.h.
+/* recorder.c — the newest note, and the thread that writes it.
  *
- * Threads: `noted` and `is_noted` are under the mutex of `side`; `known` is set before the thread
- * starts and is the engine's thread's; all else is set once. */
+ * Threads: the mutex of `side` guards `noted` and `is_noted`; `known` and `has_record` belong to
+ * the engine's thread; all other members are set once. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,12 +24,12 @@
 struct rp_recorder {
     struct rp_side_thread side; /* the first member: write_noted() casts back from it */
     bool thread_runs;
-    char *path;                 /* the record's */
-    char *run, *directory;      /* whose record it is */
-    struct rp_run_record known; /* as it was found, or noted last */
-    bool has_record;            /* one was found */
-    struct rp_run_record noted;
-    bool is_noted; /* and not written yet */
+    char *path;                 /* the file of the record */
+    char *run, *directory;      /* the run and the checkpoint directory that the record is of */
+    struct rp_run_record known; /* the record that was found, or noted last */
+    bool has_record;            /* `known` is set */
+    struct rp_run_record noted; /* for the thread to write */
+    bool is_noted;              /* `noted` is not written yet */
 };
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -75,7 +75,7 @@ static void free_recorder(struct rp_side_thread *side)
     free(recorder);
 }
 
-static void tell_none(const char *why)
+static void log_none(const char *why)
 {
     rp_log(RP_LOG_INFO,
            "no run record is kept: %s; a later start cannot notice that checkpoint_dir is not "
@@ -127,11 +127,11 @@ void rp_recorder_open(struct rp_recorder **out, const struct rp_config *config)
         return;
     char *directory = rp_checkpoint_run_record_dir(chosen, &why);
     if (!directory)
-        tell_none(why);
+        log_none(why);
     else if (!make_directory(directory, &error))
-        tell_none(error.message);
+        log_none(error.message);
     else if (!(*out = make_recorder(directory, config)))
-        tell_none("out of memory");
+        log_none("out of memory");
     else
         read_record(*out);
     free(directory);

@@ -6,9 +6,9 @@
  *
  *   - The record is never ahead of the directory: a position is noted once its checkpoint is
  *     durable. It may be behind, by saves just before a crash.
- *   - No thread waits for a note: a thread of its own writes it. A directory of records that hangs
- *     delays neither a batch nor a save, and the end of the engine by 5 seconds.
- *   - Without a record an engine works as with one, but for the comparison. */
+ *   - No thread waits for a note: the recorder's thread writes it. A directory of records that
+ *     hangs delays neither a batch nor a save, and the end of the engine by 5 seconds.
+ *   - An engine without a record leaves out the comparison, and is otherwise the same. */
 #ifndef RP_SERVER_RECORDER_H
 #define RP_SERVER_RECORDER_H
 
@@ -24,16 +24,16 @@ void rp_recorder_open(struct rp_recorder **out, const struct rp_config *config);
 RP_MUST_CHECK int rp_recorder_check(const struct rp_recorder *recorder,
                                     const struct rp_checkpoint_dir *directory, uint64_t row,
                                     bool has_checkpoint, struct rp_error *error);
-/** The same, where copies of the lost directory's checkpoints are used: it only warns. */
+/** As rp_recorder_check for a start from the copies of the directory's checkpoints; only warns. */
 void rp_recorder_warn_of_copies(const struct rp_recorder *recorder, uint64_t row);
 
-/** A run begins with this directory, which is given an id if it has none: note it. `row`: the
- * position of its newest checkpoint, 0 = it has none. */
 #define RP_RECORDER_ROW_UNKNOWN UINT64_MAX
+/** Note that the run begins with this directory, which gets an id if it has none. `row`: the
+ * position of its newest checkpoint, 0 without one, or RP_RECORDER_ROW_UNKNOWN. */
 RP_MUST_CHECK int rp_recorder_begin(struct rp_recorder *recorder,
                                     struct rp_checkpoint_dir *directory, uint64_t row,
                                     struct rp_error *error);
-/** The newest checkpoint of the directory stands at `row`, and is durable. */
+/** Note that the newest checkpoint of the directory is at `row`, and durable. */
 void rp_recorder_note(struct rp_recorder *recorder, uint64_t row);
 
 /** Write the last note, and end the thread. NULL is fine. */

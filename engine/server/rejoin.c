@@ -40,11 +40,13 @@
 #include "server/shutdown.h"
 #include "server/start.h"
 
+/* Time that consumers wait for an absent one before its seat is skipped. It is short in a repeated
+ * stream, where a rank may leave a pass early. */
 #define SKIP_ABSENT_AFTER_NS 5000000000u
-#define SKIP_LEFT_AFTER_NS 50000000u /* of a pass: a rank may leave it early */
+#define SKIP_ABSENT_OF_PASS_AFTER_NS 50000000u
 
-/* The row and the token that a consumer's request names. */
-struct asked {
+/* An attach that is being served. */
+struct attach {
     struct rp_seat *seat;
     const struct rp_request *request;
     bool names_row;
@@ -54,20 +56,22 @@ struct asked {
 
 /* ---- facts ----------------------------------------------------------------------------------- */
 
-/* Sets the facts of the state token: its stream, and what follows its row. Fails if the token
- * cannot be loaded, or has another row than the request. Moves the probe. */
-static int look_at_token(struct rp_engine *engine, struct asked *asked,
-                         struct rp_rejoin_facts *facts, struct rp_error *error)
+/* Set the facts of the state token: its stream, and the successor of its row. Fails if the token
+ * cannot be loaded, or has another row than the request, or its row has another seq_len than this
+ * engine serves. Moves the probe. */
+static int take_token(struct rp_engine *engine, struct attach *attach,
+                      struct rp_rejoin_facts *facts, struct rp_error *error)
 {
     /* by the result of rp_plan_next */
     static const enum rp_token_follows kinds[] = {RP_FOLLOWS_END, RP_FOLLOWS_ROW};
     struct rp_row next;
-    size_t bytes = asked->request->state_bytes;
-    int code = rp_engine_probe_row(engine, facts->row, asked->token, bytes, error);
+    size_t bytes = attach->request->state_bytes;
+    int code = rp_engine_probe_row(engine, facts->row, attach->token, bytes, error);
     if (code < 0)
         return code;
-    /* The end of the run is no place to begin: only its own trainers have had all rows. */
-    bool begins = !asked->names_row && !engine->delivery.has_consumed;
+    /* Only a trainer of this run, which names its row or has released batches, may be at the end of
+     * a stage: it has had all rows. Another one wants rows of the next stage. */
+    bool begins = !attach->names_row && !engine->delivery.has_consumed;
     if ((begins && rp_plan_is_stage_end(engine->stream.probe)) ||
         !rp_plan_is_in_run(engine->stream.probe))
         return rp_fail(error, -RP_E_MISMATCH,
@@ -79,7 +83,7 @@ static int look_at_token(struct rp_engine *engine, struct asked *asked,
                        engine->delivery.geometry.seq_len);
     int follows = rp_plan_next(engine->stream.probe, &next, NULL);
     facts->follows = follows < 0 ? RP_FOLLOWS_DAMAGE : kinds[follows];
-    facts->stream = asked->stream = rp_engine_stream_of(engine, asked->token, bytes);
+    facts->stream = attach->stream = rp_engine_stream_of(engine, attach->token, bytes);
     return 0;
 }
 
@@ -99,13 +103,13 @@ static uint64_t lowest_attached(const struct rp_delivery *delivery)
     return lowest;
 }
 
-static struct rp_rejoin_facts facts_of(struct rp_engine *engine, const struct asked *asked)
+static struct rp_rejoin_facts facts_of(struct rp_engine *engine, const struct attach *attach)
 {
-    const struct rp_seat *seat = asked->seat;
+    const struct rp_seat *seat = attach->seat;
     const struct rp_ring *ring = seat->ring;
     return (struct rp_rejoin_facts){
         .numbering = &engine->delivery.numbering,
-        .other = &engine->delivery.other,
+        .trial = &engine->delivery.trial,
         .start_row = engine->stream.start_row,
         .has_failed = rp_life_has_failed(&engine->life),
         .has_consumed = RP_DEFECT(count_steps_from_attach) ? engine->delivery.had_consumer
@@ -118,11 +122,11 @@ static struct rp_rejoin_facts facts_of(struct rp_engine *engine, const struct as
         .position_is_known = rp_seat_position_is_known(seat),
         .memory_may_be_read = rp_ring_may_be_read(seat->ring, seat->replica),
         .position = rp_seat_position(seat),
-        .asks_by = asked->names_row ? RP_ASKS_BY_ROW
-                   : asked->token   ? RP_ASKS_BY_TOKEN
-                                    : RP_ASKS_BY_NOTHING,
-        .row = asked->request->next_row,
-        .step_row = asked->request->step_row,
+        .requested_by = attach->names_row ? RP_BY_ROW
+                        : attach->token   ? RP_BY_TOKEN
+                                          : RP_BY_NOTHING,
+        .row = attach->request->next_row,
+        .step_row = attach->request->step_row,
         .stream = RP_STREAM_OURS,
     };
 }
@@ -141,11 +145,12 @@ static int refuse(const struct rp_engine *engine, const struct rp_placement *pla
                        " is of a stream whose weights or num_epochs change at another row than in "
                        "the stream that the other ranks read",
                        placement->row);
-    case RP_REFUSAL_NOT_NUMBERED:
     case RP_REFUSAL_NONE:
+        RP_ASSERT(false);
+        break;
+    case RP_REFUSAL_NOT_NUMBERED:
         break;
     }
-    RP_ASSERT(placement->refusal == RP_REFUSAL_NOT_NUMBERED);
     const struct rp_numbering *numbering = &engine->delivery.numbering;
     return rp_fail(error, -RP_E_BUSY, "let all ranks resume from one row: detach the others first",
                    "row %" PRIu64 " does not begin a micro-batch, as the attached ranks count them "
@@ -172,27 +177,27 @@ static bool has_digest(const void *token, size_t bytes)
 
 /* Is the consumer's token of the first row of `batch`, in this stream? A token of an older version,
  * which has no plan digest, is not used where the engine knows the digest. */
-static bool is_token_of(const struct rp_engine *engine, const struct asked *asked, uint64_t batch)
+static bool is_token_of(const struct rp_engine *engine, const struct attach *attach, uint64_t batch)
 {
     const struct rp_stream *stream = &engine->stream;
-    return asked->token && asked->stream == RP_STREAM_OURS &&
-           asked->request->next_row == rp_delivery_row(&engine->delivery, batch) &&
-           (has_digest(asked->token, asked->request->state_bytes) ||
+    return attach->token && attach->stream == RP_STREAM_OURS &&
+           attach->request->next_row == rp_delivery_row(&engine->delivery, batch) &&
+           (has_digest(attach->token, attach->request->state_bytes) ||
             !has_digest(stream->start_state, stream->start_bytes));
 }
 
 /* REBUILD and MOVE_RING. */
-static int replace_ring(struct rp_engine *engine, const struct asked *asked, uint64_t batch,
+static int replace_ring(struct rp_engine *engine, const struct attach *attach, uint64_t batch,
                         bool all_of_ring, struct rp_error *error)
 {
-    struct rp_seat *seat = asked->seat;
+    struct rp_seat *seat = attach->seat;
     bool moves = all_of_ring || batch != rp_seat_position(seat);
     const struct rp_rebuild rebuild = {.ring = (uint32_t)(seat->ring - engine->delivery.rings),
                                        .replica = all_of_ring ? RP_ALL_SEATS : seat->replica,
                                        .batch = batch,
-                                       .token = is_token_of(engine, asked, batch) ? asked->token
-                                                                                  : NULL,
-                                       .token_bytes = asked->request->state_bytes};
+                                       .token = is_token_of(engine, attach, batch) ? attach->token
+                                                                                   : NULL,
+                                       .token_bytes = attach->request->state_bytes};
     int code = rp_engine_rebuild(engine, &rebuild, error);
     if (code >= 0 && moves)
         move_seats(&engine->delivery, seat, all_of_ring);
@@ -217,16 +222,16 @@ static int begin_stream(struct rp_engine *engine, uint64_t row, struct rp_error 
 
 /* MOVE_ALL. The old rings are closed first, so that their memory is free when new ones are made. So
  * if a new ring cannot be made, no old ring is left to return to, and the engine fails. */
-static int move_all(struct rp_engine *engine, const struct asked *asked,
+static int move_all(struct rp_engine *engine, const struct attach *attach,
                     const struct rp_placement *placement, struct rp_error *error)
 {
     RP_ASSERT(!rp_delivery_has_consumer(&engine->delivery, NULL));
-    int code = rp_engine_probe_row(engine, placement->row, asked->token,
-                                   asked->request->state_bytes, error);
+    int code = rp_engine_probe_row(engine, placement->row, attach->token,
+                                   attach->request->state_bytes, error);
     struct rp_delivery *delivery = &engine->delivery;
     if (code >= 0 && engine->config->drop_last)
         code = rp_plan_check_steps(engine->stream.probe,
-                                   placement->renumbers ? &delivery->other : &delivery->numbering,
+                                   placement->renumbers ? &delivery->trial : &delivery->numbering,
                                    error);
     if (code < 0)
         return code;
@@ -251,7 +256,7 @@ static int move_all(struct rp_engine *engine, const struct asked *asked,
     return code < 0 ? code : rp_engine_start_flow(engine, error);
 }
 
-static int apply(struct rp_engine *engine, const struct asked *asked,
+static int apply(struct rp_engine *engine, const struct attach *attach,
                  const struct rp_placement *placement, struct rp_error *error)
 {
     switch (placement->action) {
@@ -260,15 +265,15 @@ static int apply(struct rp_engine *engine, const struct asked *asked,
     case RP_PLACEMENT_KEEP:
         return 0;
     case RP_PLACEMENT_REBUILD:
-        return replace_ring(engine, asked, placement->batch, false, error);
+        return replace_ring(engine, attach, placement->batch, false, error);
     case RP_PLACEMENT_MOVE_RING:
-        RP_ASSERT(!rp_delivery_has_consumer(&engine->delivery, asked->seat->ring));
-        return replace_ring(engine, asked, placement->batch, true, error);
+        RP_ASSERT(!rp_delivery_has_consumer(&engine->delivery, attach->seat->ring));
+        return replace_ring(engine, attach, placement->batch, true, error);
     case RP_PLACEMENT_MOVE_ALL:
         break;
     }
     RP_ASSERT(placement->action == RP_PLACEMENT_MOVE_ALL);
-    return move_all(engine, asked, placement, error);
+    return move_all(engine, attach, placement, error);
 }
 
 static void end_skipping(struct rp_delivery *delivery)
@@ -278,21 +283,21 @@ static void end_skipping(struct rp_delivery *delivery)
         rp_ring_skip_seat(delivery->seats[s].ring, delivery->seats[s].replica, false);
 }
 
-/* Decide, apply, attach. A consumer that names its row has not restarted. One that brings only a
- * state token has, so it begins or joins a rollback epoch. */
-static int rejoin(struct rp_engine *engine, struct asked *asked, uint64_t *batch_out,
+/* Decide, apply, attach. A consumer that names its row has not restarted. A consumer that brings
+ * only a state token has restarted, so it begins or joins a rollback epoch. */
+static int rejoin(struct rp_engine *engine, struct attach *attach, uint64_t *batch_out,
                   struct rp_error *error)
 {
     struct rp_delivery *delivery = &engine->delivery;
-    struct rp_seat *seat = asked->seat;
-    struct rp_rejoin_facts facts = facts_of(engine, asked);
-    int code = asked->token ? look_at_token(engine, asked, &facts, error) : 0;
+    struct rp_seat *seat = attach->seat;
+    struct rp_rejoin_facts facts = facts_of(engine, attach);
+    int code = attach->token ? take_token(engine, attach, &facts, error) : 0;
     if (code < 0)
         return code;
     struct rp_placement placement = rp_rejoin_decide(&facts);
     if (placement.action != RP_PLACEMENT_REFUSE)
         end_skipping(delivery); /* consumers of skipped seats may be about to attach */
-    code = apply(engine, asked, &placement, error);
+    code = apply(engine, attach, &placement, error);
     if (code >= 0)
         code = rp_ring_attach_trainer(seat->ring, seat->replica, placement.batch, error);
     if (code < 0)
@@ -301,10 +306,10 @@ static int rejoin(struct rp_engine *engine, struct asked *asked, uint64_t *batch
     delivery->had_consumer = true;
     rp_seat_transition(seat, RP_SEAT_ATTACH);
     uint64_t epoch = delivery->rollback_epoch;
-    if (asked->token && !asked->names_row)
-        rp_delivery_note_rollback(delivery, seat, asked->request->next_row);
+    if (attach->token && !attach->names_row)
+        rp_delivery_note_rollback(delivery, seat, attach->request->next_row);
     if (delivery->rollback_epoch > epoch)
-        rp_engine_journal_rollback(engine, asked->request->next_row);
+        rp_engine_journal_rollback(engine, attach->request->next_row);
     RP_ASSERT(rp_seat_position(seat) == placement.batch);
     return 0;
 }
@@ -313,22 +318,21 @@ int rp_engine_rejoin(struct rp_engine *engine, struct rp_seat *seat,
                      const struct rp_request *request, bool names_row, const void *token,
                      uint64_t *batch_out, struct rp_error *error)
 {
-    struct asked asked = {seat, request, names_row, token, RP_STREAM_OURS};
+    struct attach attach = {seat, request, names_row, token, RP_STREAM_OURS};
     RP_ASSERT(!rp_seat_is_attached(seat) && seat->seat_state != RP_SEAT_MIGRATING);
     RP_ASSERT(!rp_life_is_ending(&engine->life) && (token == NULL) == (request->state_bytes == 0));
-    int code = rejoin(engine, &asked, batch_out, error);
+    int code = rejoin(engine, &attach, batch_out, error);
     rp_delivery_end_migrations(&engine->delivery);
     return code;
 }
 
 /* ---- skipping absent seats ------------------------------------------------------------------- */
 
-/* The consumer of a seat may never attach, because it was done with an earlier engine. While the
- * seat's position is unknown, no batch is kept for it. So when other consumers have waited for
- * SKIP_ABSENT_AFTER_NS, the seat is skipped: its position follows the ring's tail as batches are
- * delivered, until any consumer attaches; a refused attach changes no seat. If the consumer
- * attaches after all, it names the row that it needs or begins at the start row, and the ring is
- * rebuilt there. */
+/* The consumer of a seat may never attach, because it was done with an earlier engine. No batch is
+ * kept for a seat whose position is unknown. So once other consumers have waited long, the seat is
+ * skipped: its position follows the ring's tail as batches are delivered. Skipping ends when any
+ * consumer attaches; a refused attach changes no seat. If the skipped consumer attaches after all,
+ * it names the row that it needs or begins at the start row, and the ring is rebuilt there. */
 void rp_delivery_skip_absent(struct rp_delivery *delivery)
 {
     uint64_t published = 0, now = rp_now_ns();
@@ -339,9 +343,9 @@ void rp_delivery_skip_absent(struct rp_delivery *delivery)
         delivery->published_ns = now;
         return;
     }
-    uint64_t patience_ns = delivery->config->is_repeated ? SKIP_LEFT_AFTER_NS
-                                                         : SKIP_ABSENT_AFTER_NS;
-    if (now - delivery->published_ns < patience_ns && !delivery->skipping_absent)
+    uint64_t wait_ns = delivery->config->is_repeated ? SKIP_ABSENT_OF_PASS_AFTER_NS
+                                                     : SKIP_ABSENT_AFTER_NS;
+    if (now - delivery->published_ns < wait_ns && !delivery->skipping_absent)
         return;
     for (uint32_t s = 0; s < delivery->seat_count; s++) {
         struct rp_seat *seat = &delivery->seats[s];
@@ -365,17 +369,17 @@ void rp_engine_rewind(struct rp_engine *engine)
         !rp_delivery_runs(delivery))
         return;
     const struct rp_request none = {.next_row = RP_NEXT_ROW_ANY};
-    const struct asked asked = {.request = &none};
+    const struct attach attach = {.request = &none};
     uint64_t row = engine->stream.start_row;
     struct rp_placement placement = {.action = RP_PLACEMENT_MOVE_ALL, .row = row, .step_row = row};
     placement.renumbers = !rp_numbering_has(&delivery->numbering, row);
     if (placement.renumbers)
-        rp_numbering_begin(&delivery->other, row);
+        rp_numbering_begin(&delivery->trial, row);
     placement.batch = rp_numbering_batch(
-        placement.renumbers ? &delivery->other : &delivery->numbering, row);
+        placement.renumbers ? &delivery->trial : &delivery->numbering, row);
     delivery->is_to_rewind = false;
     end_skipping(delivery);
-    int code = move_all(engine, &asked, &placement, engine->life.error);
+    int code = move_all(engine, &attach, &placement, engine->life.error);
     if (code < 0)
         rp_engine_fail(engine, code);
 }

@@ -18,7 +18,7 @@ RP_MUST_CHECK int rp_engine_rejoin(struct rp_engine *engine, struct rp_seat *sea
  * them. To be called while the engine is idle. */
 void rp_delivery_skip_absent(struct rp_delivery *delivery);
 
-/** Of a repeated stream whose last consumer has left: go back to the start row, and prefetch the
+/** If the last consumer of a repeated stream has left: go back to the start row, and prefetch the
  * rows of the next pass. If that fails the engine fails. */
 void rp_engine_rewind(struct rp_engine *engine);
 

@@ -6,8 +6,8 @@
 #include "base/fail.h"
 #include "shm/layout.h"
 
-/* The row for a token of the end of the stream: after the last step or, where others are attached,
- * in the padding of that step, where the table of the head comment has it. */
+/* The row for a token of the end of the stream: after the last step or, if others are attached,
+ * in the padding of that step, as the head comment of rejoin_decide.h has it. */
 static uint64_t row_after_end(const struct rp_rejoin_facts *facts)
 {
     const struct rp_numbering_part *part = rp_numbering_of_row(facts->numbering, facts->row);
@@ -24,26 +24,26 @@ static uint64_t row_after_end(const struct rp_rejoin_facts *facts)
     return rp_numbering_row(facts->numbering, batch);
 }
 
-static uint64_t row_asked_for(const struct rp_rejoin_facts *facts)
+static uint64_t requested_row(const struct rp_rejoin_facts *facts)
 {
-    switch (facts->asks_by) {
-    case RP_ASKS_BY_NOTHING:
+    switch (facts->requested_by) {
+    case RP_BY_NOTHING:
         return facts->position_is_known ? rp_numbering_row(facts->numbering, facts->position)
                                         : facts->start_row;
-    case RP_ASKS_BY_TOKEN:
+    case RP_BY_TOKEN:
         if (facts->follows == RP_FOLLOWS_END && facts->row >= rp_numbering_base(facts->numbering))
             return row_after_end(facts);
         break;
-    case RP_ASKS_BY_ROW:
+    case RP_BY_ROW:
         break;
     }
     return facts->row;
 }
 
-/* Does the ring have the batch and every batch that its other seats have not released, or will it
- * publish the batch next? A batch beyond that also counts as in the ring while another consumer is
- * attached to it: the ring will get there as that consumer releases batches. Without one, the
- * batches before it may never be released. */
+/* Does the ring have all unreleased batches of all its seats, if this seat is at `batch`, or will
+ * it publish `batch` next? A higher batch also counts as in the ring while another consumer is
+ * attached to the ring: the ring gets there as that consumer releases batches. Without such a
+ * consumer the batches below may never be released. */
 static bool is_in_ring(const struct rp_rejoin_facts *facts, uint64_t batch)
 {
     uint64_t lowest = rp_min_u64(facts->lowest_other, batch);
@@ -87,27 +87,27 @@ static struct rp_placement renumber(const struct rp_rejoin_facts *facts,
 {
     placement.renumbers = true;
     placement.step_row = step_row;
-    rp_numbering_begin(facts->other, step_row);
-    placement.batch = rp_numbering_batch(facts->other, placement.row);
+    rp_numbering_begin(facts->trial, step_row);
+    placement.batch = rp_numbering_batch(facts->trial, placement.row);
     return placement;
 }
 
-/* The first row of a step, as the consumer counts steps. Batches are numbered from it if it is no
- * step boundary yet. RP_NEXT_ROW_ANY: the consumer names none, and the numbering may stay. */
-static uint64_t told_step_row(const struct rp_rejoin_facts *facts, uint64_t row)
+/* A row at which a step begins in the consumer's count: a step has to begin there. RP_NEXT_ROW_ANY:
+ * the consumer names no such row, and the numbering may stay. */
+static uint64_t requested_step_row(const struct rp_rejoin_facts *facts, uint64_t row)
 {
-    switch (facts->asks_by) {
-    case RP_ASKS_BY_NOTHING:
+    switch (facts->requested_by) {
+    case RP_BY_NOTHING:
         break;
-    case RP_ASKS_BY_TOKEN: /* it begins a step, as long as no batch has been released */
+    case RP_BY_TOKEN: /* it begins a step, as long as no batch has been released */
         if (facts->follows == RP_FOLLOWS_ROW && !facts->has_consumed)
             return row;
         break;
-    case RP_ASKS_BY_ROW: /* batches begin at `row`, so they must at step_row as well */
+    case RP_BY_ROW: /* batches begin at `row`, so they must at step_row as well */
         if (facts->step_row > row)
             break;
-        rp_numbering_begin(facts->other, facts->step_row);
-        if (rp_numbering_has(facts->other, row))
+        rp_numbering_begin(facts->trial, facts->step_row);
+        if (rp_numbering_has(facts->trial, row))
             return facts->step_row;
         break;
     }
@@ -118,21 +118,21 @@ static void check_facts(const struct rp_rejoin_facts *facts)
 {
     bool has_token = facts->follows != RP_FOLLOWS_NO_TOKEN;
     RP_ASSERT(facts->release <= facts->tail && facts->release <= facts->lowest_other);
-    RP_ASSERT(facts->asks_by != RP_ASKS_BY_NOTHING ||
+    RP_ASSERT(facts->requested_by != RP_BY_NOTHING ||
               (facts->row == RP_NEXT_ROW_ANY && !has_token));
-    RP_ASSERT(facts->asks_by != RP_ASKS_BY_TOKEN || has_token);
+    RP_ASSERT(facts->requested_by != RP_BY_TOKEN || has_token);
     RP_ASSERT(has_token || facts->stream == RP_STREAM_OURS);
 }
 
 struct rp_placement rp_rejoin_decide(const struct rp_rejoin_facts *facts)
 {
     check_facts(facts);
-    struct rp_placement placement = {.row = row_asked_for(facts)};
+    struct rp_placement placement = {.row = requested_row(facts)};
     bool numbered = rp_numbering_has(facts->numbering, placement.row);
     if (numbered)
         placement.batch = rp_numbering_batch(facts->numbering, placement.row);
 
-    uint64_t step_row = told_step_row(facts, placement.row);
+    uint64_t step_row = requested_step_row(facts, placement.row);
     bool keeps_numbering = numbered &&
                            (facts->others != RP_OTHERS_NONE || step_row == RP_NEXT_ROW_ANY ||
                             rp_numbering_begins_step(facts->numbering, step_row));

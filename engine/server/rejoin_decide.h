@@ -5,7 +5,7 @@
  * Rows and batches. A consumer requests a row of the stream. The engine numbers batches and steps
  * (base/numbering.h). A row is *numbered* if a batch begins there.
  *
- * The requested row, by the fields of the request (enum rp_asks_by):
+ * The requested row (enum rp_requested_by):
  *
  *   ROW      The row that it names.
  *   TOKEN    The row of the token. But the last step is filled with padding, which does not change
@@ -73,7 +73,7 @@ enum rp_stream_of { RP_STREAM_OURS, RP_STREAM_OTHER, RP_STREAM_UNKNOWN };
  *   TOKEN      the token's  unused                           of the token
  *   ROW        named        the first row of a step;         of the token that it sends as well;
  *                           not trusted                      without one NO_TOKEN, OURS */
-enum rp_asks_by { RP_ASKS_BY_NOTHING, RP_ASKS_BY_TOKEN, RP_ASKS_BY_ROW };
+enum rp_requested_by { RP_BY_NOTHING, RP_BY_TOKEN, RP_BY_ROW };
 
 /* Which consumers are attached already. */
 enum rp_others {
@@ -94,7 +94,7 @@ enum rp_token_follows {
 struct rp_rejoin_facts {
     /* the engine's */
     const struct rp_numbering *numbering;
-    struct rp_numbering *other; /* has the same stages, for the decision to change */
+    struct rp_numbering *trial; /* scratch with the same stages; holds step_row if it renumbers */
     uint64_t start_row;
     bool has_failed;   /* the engine publishes no more batches */
     bool has_consumed; /* some consumer released a batch and has detached */
@@ -111,7 +111,7 @@ struct rp_rejoin_facts {
     uint64_t position;
 
     /* the request's */
-    enum rp_asks_by asks_by;
+    enum rp_requested_by requested_by;
     uint64_t row, step_row;
     enum rp_token_follows follows;
     enum rp_stream_of stream;
@@ -127,7 +127,7 @@ enum rp_placement_action {
 
 enum rp_refusal {
     RP_REFUSAL_NONE,
-    RP_REFUSAL_FAILED,       /* the engine has failed: it makes no ring and publishes no batch */
+    RP_REFUSAL_FAILED,       /* a failed engine makes no ring and publishes no batch */
     RP_REFUSAL_OTHER_STREAM, /* others are attached to a stream with other weights */
     RP_REFUSAL_NOT_NUMBERED  /* others are attached, and no batch begins at the row */
 };

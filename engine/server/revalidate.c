@@ -12,21 +12,21 @@ static void settle(struct rp_saving *saving, enum rp_validity validity)
     rp_event_signal(&saving->saver.validity_settled);
 }
 
-void rp_engine_ask_revalidation(struct rp_engine *engine)
+void rp_engine_request_revalidation(struct rp_engine *engine)
 {
     if (RP_DEFECT(leave_out_last_look)) {
         settle(&engine->saving, RP_VALIDITY_UNCHANGED);
         return;
     }
     rp_flow_request_revalidation(engine->delivery.flow);
-    engine->saving.validity = RP_VALIDITY_ASKED;
+    engine->saving.validity = RP_VALIDITY_REQUESTED;
     engine->saving.validity_until_ns = rp_now_ns() + RP_REVALIDATE_SECONDS * 1000000000ull;
 }
 
-int rp_engine_follow_revalidation(struct rp_engine *engine)
+int rp_engine_poll_revalidation(struct rp_engine *engine)
 {
     struct rp_error error;
-    if (engine->saving.validity != RP_VALIDITY_ASKED)
+    if (engine->saving.validity != RP_VALIDITY_REQUESTED)
         return 0;
     bool is_known = engine->life.code == -RP_E_CHANGED; /* dispatch may also have ended */
     int code = is_known ? -RP_E_CHANGED

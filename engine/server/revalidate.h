@@ -10,11 +10,12 @@
 
 #define RP_REVALIDATE_SECONDS 3u
 
-/** Request a check of all tokens copied from files until now. It also answers earlier requests. */
-void rp_engine_ask_revalidation(struct rp_engine *engine);
-/** Take the answer, if it has come, and pass it to the saver. Negative: the engine must fail,
- * because it is stopping and a file has changed, which *engine->life.error names. An engine that
- * continues gets that error from the flow, after the batches that are planned already. */
-RP_MUST_CHECK int rp_engine_follow_revalidation(struct rp_engine *engine);
+/** Request a check of the files of all tokens copied until now. Its result is also the one of
+ * earlier requests. */
+void rp_engine_request_revalidation(struct rp_engine *engine);
+/** If a result is there, pass it to the saver. Negative: the engine must fail, because it is
+ * stopping and a file has changed, which *engine->life.error names. An engine that continues gets
+ * that error from the flow, after the batches that are planned already. */
+RP_MUST_CHECK int rp_engine_poll_revalidation(struct rp_engine *engine);
 
 #endif

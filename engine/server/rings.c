@@ -13,6 +13,7 @@
 #include "server/read_mode.h"
 #include "server/rings.h"
 #include "server/save.h"
+#include "server/sizes.h"
 #include "stream.h"
 
 void rp_rings_copy(const struct rp_ring *from, const struct rp_ring *to, uint64_t first,
@@ -54,8 +55,8 @@ static void migrate_consumers(struct rp_engine *engine, struct rp_ring *ring)
     }
 }
 
-/* Has every process that read the ring ended, and are its batches counted from the present base?
- * Then its memory can serve the next consumers as it is. */
+/* May the memory of the ring serve its next consumers? All processes that read it have ended, and
+ * its batches are counted from the present base. */
 static bool is_reusable(const struct rp_delivery *delivery, struct rp_ring *ring)
 {
     if (ring->data.fd < 0 || ring->geometry.base_row != rp_numbering_base(&delivery->numbering))
@@ -81,6 +82,20 @@ void rp_engine_swap_ring(struct rp_engine *engine, uint32_t ring, const struct r
     }
 }
 
+static bool is_placed(uint32_t replica, uint32_t placed)
+{
+    return replica == placed || placed == RP_ALL_SEATS;
+}
+
+static void reuse_ring(struct rp_ring *ring, uint32_t placed, uint64_t batch)
+{
+    for (uint32_t r = 0; r < ring->replicas; r++)
+        if (is_placed(r, placed))
+            rp_ring_place_seat(ring, r, batch);
+    if (ring->status == RP_RING_END)
+        rp_ring_set_status(ring, RP_RING_RUNNING, 0, NULL);
+}
+
 int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t replica,
                            uint64_t batch, struct rp_error *error)
 {
@@ -94,11 +109,7 @@ int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t rep
     RP_ASSERT(!rp_delivery_runs(delivery) || rp_flow_packers_are_paused(delivery->flow));
     RP_ASSERT(replica < replicas || replica == RP_ALL_SEATS);
     if (is_reusable(delivery, old)) {
-        for (uint32_t r = 0; r < replicas; r++)
-            if (r == replica || replica == RP_ALL_SEATS)
-                rp_ring_place_seat(old, r, batch);
-        if (old->status == RP_RING_END)
-            rp_ring_set_status(old, RP_RING_RUNNING, 0, NULL);
+        reuse_ring(old, replica, batch);
         return 0;
     }
     (void)rp_ring_poll_release(old); /* the last releases of consumers that are to migrate */
@@ -108,10 +119,8 @@ int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t rep
     if (code < 0)
         return code;
     copy_unreleased(old, &fresh);
-    for (uint32_t r = 0; r < replicas; r++) {
-        bool moves = r == replica || replica == RP_ALL_SEATS;
-        rp_ring_place_seat(&fresh, r, moves ? batch : old->seats[r].release);
-    }
+    for (uint32_t r = 0; r < replicas; r++)
+        rp_ring_place_seat(&fresh, r, is_placed(r, replica) ? batch : old->seats[r].release);
     RP_ASSERT(fresh.release <= fresh.tail && fresh.tail - fresh.release <= fresh.geometry.slots);
     rp_engine_swap_ring(engine, ring, &fresh);
     return 0;
@@ -165,7 +174,7 @@ int rp_engine_replace_flow(struct rp_engine *engine, struct rp_error *error)
     struct rp_flow *stopped = engine->delivery.flow;
     RP_ASSERT(engine->delivery.state == RP_DELIVERY_STOPPED);
     int code = rp_engine_open_flow(engine, error);
-    if (code < 0) { /* the engine fails, and its end looks at a flow */
+    if (code < 0) { /* the engine fails, and its end still uses a flow */
         engine->delivery.flow = stopped;
         return code;
     }
@@ -183,7 +192,7 @@ int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error)
     if (!state)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for a state token");
     uint64_t batch = rp_delivery_lowest_tail(delivery);
-    struct rp_flow_state start = {.token = state}, before;
+    struct rp_row_state start = {.token = state}, before;
     int code = rp_plan_try_save(stream->probe, state, &start.bytes, error);
     if (code >= 0)
         code = rp_engine_load_plan(engine, stream->plan, start, batch, &before, error);
@@ -195,7 +204,7 @@ int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error)
         return code;
     delivery->state = RP_DELIVERY_RUNNING;
     rp_engine_watch_packers(engine);
-    rp_engine_note_readers(engine);
+    rp_engine_log_refused_readers(engine);
     rp_engine_schedule_save(engine);
     return 0;
 }
@@ -210,13 +219,11 @@ void rp_engine_stop_flow(struct rp_engine *engine)
 
 int rp_engine_restart_flow(struct rp_engine *engine, struct rp_error *error)
 {
-    size_t bytes;
-    uint64_t row, begin = rp_delivery_lowest_tail(&engine->delivery);
-    /* the states that catch-up flows keep are lost when they are stopped */
-    const void *state = rp_flow_catch_ups(engine->delivery.flow) == 0
-                            ? NULL
-                            : rp_flow_state_at(engine->delivery.flow, begin, &bytes, &row);
-    int code = state ? rp_engine_keep_state(&engine->stream, row, state, bytes, error) : 0;
+    uint64_t begin = rp_delivery_lowest_tail(&engine->delivery);
+    struct rp_row_state state = {.token = NULL};
+    if (rp_flow_catch_ups(engine->delivery.flow) > 0) /* their states are lost in the stop */
+        state = rp_flow_state_at(engine->delivery.flow, begin);
+    int code = state.token ? rp_engine_keep_state(&engine->stream, &state, error) : 0;
     rp_engine_stop_flow(engine);
     if (code >= 0)
         code = rp_engine_probe_batch(engine, begin, error);

@@ -20,16 +20,6 @@
 
 #include "server/engine.h"
 
-/** The shape of a batch ring, and the options of a flow, as far as config, corpus and plan decide
- * them. */
-struct rp_geometry rp_engine_geometry(const struct rp_config *config,
-                                      const struct rp_corpus *corpus, const struct rp_plan *plan);
-/** The sections of its batches: the config's, and RP_SECTION_ROW_PLANS in stream version 2. */
-uint32_t rp_engine_sections(const struct rp_config *config, const struct rp_plan *plan);
-struct rp_flow_options rp_engine_flow_options(const struct rp_config *config,
-                                              const struct rp_corpus *corpus,
-                                              const struct rp_plan *plan);
-
 #define RP_ALL_SEATS UINT32_MAX
 /** Make or rebuild a ring, with seat `replica`, or all of them, at `batch`, counted from the
  * engine's base row. Batches that were not released are copied, and attached consumers migrate. If
@@ -47,8 +37,8 @@ uint64_t rp_seat_lowest_position(const struct rp_ring *ring, uint32_t replica, u
 uint64_t rp_delivery_lowest_tail(const struct rp_delivery *delivery);
 /** Open the flow over the corpus of the stream; the plan is at the row of its start. */
 RP_MUST_CHECK int rp_engine_open_flow(struct rp_engine *engine, struct rp_error *error);
-/** Put a flow over another corpus in the place of the stopped one, with its counts and without its
- * states. */
+/** Replace the stopped flow by a new one, over another corpus. The counts continue, the states of
+ * rows are lost. */
 RP_MUST_CHECK int rp_engine_replace_flow(struct rp_engine *engine, struct rp_error *error);
 /** Start the flow at the lowest tail of all rings. The probe must be at that row. */
 RP_MUST_CHECK int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error);

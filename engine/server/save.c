@@ -40,9 +40,9 @@
 #include "server/save.h"
 #include "server/saver.h"
 #include "server/seats.h"
-#include "server/shutdown.h"
 
-#define BAD_SAVES_MAX 3u /* in turn; then a save is tried again when the next one is due */
+/* After this many consecutive bad saves the next one is made when it is due. */
+#define BAD_SAVES_MAX 3u
 
 bool rp_engine_may_save(const struct rp_engine *engine)
 {
@@ -53,12 +53,12 @@ bool rp_engine_may_save(const struct rp_engine *engine)
 bool rp_saving_is_idle(const struct rp_saving *saving)
 {
     return !saving->is_wanted && saving->saver.state == RP_SAVER_IDLE &&
-           saving->validity != RP_VALIDITY_ASKED;
+           saving->validity != RP_VALIDITY_REQUESTED;
 }
 
 /* ---- begin and end (engine's thread) --------------------------------------------------------- */
 
-/* The source of the cut's state token: the first of these that applies. */
+/* Where the cut's state token comes from: the first of these that applies. */
 enum state_source {
     STATE_KEPT,    /* the flow has kept the token of this batch */
     STATE_START,   /* the run began at the cut */
@@ -67,31 +67,27 @@ enum state_source {
     STATE_PLANNED, /* the probe plans to the cut; to a far cut, on a separate thread (far_plan.h) */
 };
 
-struct state_view {
-    const void *token; /* for STATE_KEPT and STATE_START */
-    size_t bytes;
-    uint64_t row;
-};
-
+/* *found: the state, for STATE_KEPT and STATE_START. */
 static enum state_source find_state(const struct rp_engine *engine, uint64_t position,
-                                    struct state_view *found)
+                                    struct rp_row_state *found)
 {
+    const struct rp_stream *stream = &engine->stream;
     uint64_t row = rp_delivery_row(&engine->delivery, position);
-    *found = (struct state_view){.row = row};
-    found->token = rp_flow_state_at(engine->delivery.flow, position, &found->bytes, &found->row);
+    *found = rp_flow_state_at(engine->delivery.flow, position);
     if (found->token)
         return STATE_KEPT;
-    if (row == engine->stream.start_row) {
-        *found = (struct state_view){engine->stream.start_state, engine->stream.start_bytes, row};
+    if (row == stream->start_row) {
+        *found = (struct rp_row_state){stream->start_state, stream->start_bytes, row};
         return STATE_START;
     }
-    uint64_t rows_to_plan = row - (row < engine->stream.start_row ? 0 : engine->stream.start_row);
+    uint64_t rows_to_plan = row - (row < stream->start_row ? 0 : stream->start_row);
     bool will_consume = rp_life_is_running(&engine->life) &&
                         rp_delivery_has_consumer(&engine->delivery, NULL);
     return will_consume && rows_to_plan > RP_NEAR_ROWS ? STATE_LATER : STATE_PLANNED;
 }
 
-/* Move the probe to the cut. Returns 1; 0 if the cut is far and is now planned to; or a code. */
+/* Move the probe to the cut. Returns 1; 0 if the cut is far: planning to it has begun; or a code.
+ */
 static int probe_cut(struct rp_engine *engine, uint64_t position)
 {
     struct rp_saver *saver = &engine->saving.saver;
@@ -107,7 +103,7 @@ static int probe_cut(struct rp_engine *engine, uint64_t position)
 static int take_state(struct rp_engine *engine, uint64_t position)
 {
     struct rp_saver *saver = &engine->saving.saver;
-    struct state_view found;
+    struct rp_row_state found;
     enum state_source source = find_state(engine, position, &found);
     if (source == STATE_LATER)
         return 0;
@@ -131,8 +127,8 @@ static int take_state(struct rp_engine *engine, uint64_t position)
     return 1;
 }
 
-/* Is this the state of the newest checkpoint, as far as this engine knows? Whether that still
- * verifies, the saver's thread finds out. */
+/* Is this the state of the newest checkpoint, as far as this engine knows? The saver's thread
+ * checks whether that checkpoint still verifies. */
 static bool is_known_saved(const struct rp_saver *saver)
 {
     return saver->known_token && saver->known_bytes == saver->token_bytes &&
@@ -149,9 +145,8 @@ void rp_saving_know_saved(struct rp_saving *saving, void *token, size_t bytes, c
     saving->saver.known_bytes = token ? bytes : 0;
 }
 
-/* No checkpoint counts a batch that a consumer may request again. A consumer whose position is
- * unknown may request any. */
-static int check_ranks(const struct rp_delivery *delivery, struct rp_error *error)
+/* A consumer whose position is unknown may request any batch again. */
+static int check_positions(const struct rp_delivery *delivery, struct rp_error *error)
 {
     char name[RP_SEAT_NAME_BYTES];
     for (uint32_t s = 0; s < delivery->seat_count; s++)
@@ -174,8 +169,8 @@ static void fill_info(struct rp_engine *engine)
     memcpy(info->version, RP_VERSION, sizeof RP_VERSION);
 }
 
-/* If no thread can be started, the last save is still made, without contents: a thread of the save
- * waits for this one's verdict on them. */
+/* If no thread can be started, the last save is made by the engine's thread. It has no contents:
+ * with contents a save waits until the engine's thread knows whether token files have changed. */
 static void save_without_thread(struct rp_saver *saver)
 {
     saver->source_count = 0;
@@ -193,7 +188,7 @@ static int start_saver(struct rp_engine *engine, uint64_t consumed)
     saver->config_text = engine->config_text;
     saver->contract = &engine->stream.contract;
     saver->lower_priority = rp_life_is_running(&engine->life);
-    /* a file has changed: tokens that were read before that was noticed may be wrong */
+    /* after a change of a file, tokens that were read before it was noticed may be wrong */
     bool is_doubtful = engine->life.code == -RP_E_CHANGED;
     bool has_contents = engine->config->checkpoint_contents && !is_doubtful &&
                         !is_known_saved(saver);
@@ -201,8 +196,8 @@ static int start_saver(struct rp_engine *engine, uint64_t consumed)
     if (saver->state == RP_SAVER_COPYING) {
         rp_flow_hold(engine->delivery.flow, consumed);
         rp_engine_list_contents(engine);
-        rp_a32_store_relaxed(&saver->validity, RP_VALIDITY_ASKED);
-        rp_engine_ask_revalidation(engine); /* not before they are listed */
+        rp_a32_store_relaxed(&saver->validity, RP_VALIDITY_REQUESTED);
+        rp_engine_request_revalidation(engine); /* not before they are listed */
     }
     rp_a32_store_relaxed(&saver->reached, saver->state);
     int failed = rp_thread_start(&saver->thread, rp_saver_main, saver);
@@ -232,7 +227,7 @@ static void answer_requesters(struct rp_engine *engine)
 {
     struct rp_saver *saver = &engine->saving.saver;
     char text[RP_ENGINE_TEXT_BYTES], *note = NULL;
-    if (saver->code == 0 && saver->left_out && !saver->was_there)
+    if (saver->code == 0 && saver->left_out && !saver->already_saved)
         note = rp_asprintf("%s\n%s", saver->path, reason_of(saver));
     rp_engine_error_text(&saver->error, text);
     const char *answer = saver->code < 0 ? text : note ? note : saver->path;
@@ -261,14 +256,14 @@ static void count_save(struct rp_saving *saving)
     }
     counts->row = saver->info.next_row;
     counts->ended_ns = rp_now_ns();
-    if (saver->was_there)
+    if (saver->already_saved)
         return;
     counts->saves++;
     counts->bytes = saver->bytes;
     counts->duration_ns = counts->ended_ns - saver->began_ns;
 }
 
-/* An engine that is about to end reports why its last save is missing or bad. */
+/* An engine that is about to end fails if its last save is missing or bad. */
 static void fail_end(struct rp_engine_life *life, int code, const struct rp_error *error)
 {
     if (code == 0 || rp_life_is_running(life) || rp_life_has_failed(life))
@@ -277,15 +272,9 @@ static void fail_end(struct rp_engine_life *life, int code, const struct rp_erro
     rp_life_fail(life, code);
 }
 
-/* Log the result of the save, and answer the peers that requested it. */
-static void tell_result(struct rp_engine *engine)
+static void log_save(const struct rp_saver *saver, bool continues)
 {
-    struct rp_engine_life *life = &engine->life;
-    struct rp_saver *saver = &engine->saving.saver;
-    if (saver->code < 0 && !engine->saving.counts.has_failed)
-        rp_saving_journal_failure(&engine->saving, &saver->error);
-    count_save(&engine->saving);
-    if (saver->code == 0 && saver->was_there)
+    if (saver->code == 0 && saver->already_saved)
         rp_log_event(RP_EVENT_save_not_needed, "nothing new to save: %s has row %" PRIu64,
                      saver->path, saver->info.next_row);
     else if (saver->code == 0 && saver->left_out)
@@ -296,7 +285,18 @@ static void tell_result(struct rp_engine *engine)
                      saver->path, saver->info.next_row, saver->info.contents_end_row);
     else
         rp_log_event(RP_EVENT_save_failed, "checkpoint not saved%s: %s",
-                     rp_life_is_running(life) ? ", the stream goes on" : "", saver->error.message);
+                     continues ? ", the stream goes on" : "", saver->error.message);
+}
+
+/* The result of the save is known: record it, log it, and answer the peers that requested it. */
+static void report_save(struct rp_engine *engine)
+{
+    struct rp_engine_life *life = &engine->life;
+    struct rp_saver *saver = &engine->saving.saver;
+    if (saver->code < 0 && !engine->saving.counts.has_failed)
+        rp_saving_journal_failure(&engine->saving, &saver->error);
+    count_save(&engine->saving);
+    log_save(saver, rp_life_is_running(life));
     if (saver->code == 0) {
         rp_recorder_note(engine->saving.recorder, saver->info.next_row);
         rp_saving_know_saved(&engine->saving, saver->token, saver->token_bytes, saver->path);
@@ -334,7 +334,7 @@ static bool begin_save(struct rp_engine *engine)
     saver->error = (struct rp_error){0};
     saver->began_ns = rp_now_ns();
     fill_info(engine);
-    int code = check_ranks(&engine->delivery, &saver->error);
+    int code = check_positions(&engine->delivery, &saver->error);
     saver->is_refused = code < 0;
     if (code == 0)
         code = take_state(engine, cut);
@@ -351,7 +351,7 @@ static bool begin_save(struct rp_engine *engine)
         code = start_saver(engine, consumed);
     if (code < 0) { /* else the saver's thread has these fields from now on */
         saver->code = code;
-        tell_result(engine);
+        report_save(engine);
         forget_save(saver);
     }
     rp_engine_schedule_save(engine);
@@ -407,17 +407,17 @@ static void count_bad_save(struct rp_save_counts *counts, const struct rp_error 
 /* A save that wrote no file has no parts. */
 static void count_parts(struct rp_save_counts *counts, const struct rp_saver *saver)
 {
-    if (saver->was_there)
+    if (saver->already_saved)
         return;
     counts->has_parts = true;
     counts->copy_ns = saver->copied_ns ? saver->copied_ns - saver->began_ns : 0;
     counts->parts = saver->times;
 }
 
-/* If the disk does not return the bytes that it had acknowledged, another save is begun, a few
- * times; no older checkpoint that verifies is removed before one was read back. A save that wrote
- * no file is no evidence about the save before it. */
-static void follow_read_back(struct rp_engine *engine)
+/* The save has ended. If the disk does not return the bytes that it had acknowledged, another save
+ * is begun, a few times; no older checkpoint that verifies is removed before one was read back. A
+ * save that wrote no file is no evidence about the save before it. */
+static void finish_read_back(struct rp_engine *engine)
 {
     struct rp_saver *saver = &engine->saving.saver;
     struct rp_save_counts *counts = &engine->saving.counts;
@@ -449,7 +449,7 @@ static void follow_read_back(struct rp_engine *engine)
 }
 
 /* A thread of the save has reached the next state: do the engine's part of it. */
-static void follow(struct rp_engine *engine)
+static void advance_save(struct rp_engine *engine)
 {
     struct rp_saver *saver = &engine->saving.saver;
     saver->state++;
@@ -458,12 +458,12 @@ static void follow(struct rp_engine *engine)
         rp_flow_release_hold(engine->delivery.flow);
         break;
     case RP_SAVER_SAVED:
-        tell_result(engine);
+        report_save(engine);
         break;
     case RP_SAVER_DONE:
         if (saver->has_thread)
             pthread_join(saver->thread, NULL);
-        follow_read_back(engine);
+        finish_read_back(engine);
         forget_save(saver);
         saver->state = RP_SAVER_IDLE;
         break;
@@ -480,7 +480,7 @@ void rp_engine_finish_copy(struct rp_engine *engine)
         return;
     while (rp_a32_load_acquire(&saver->reached) == RP_SAVER_COPYING) /* PAIRS saver-phase */
         rp_sleep_ns(100000);
-    follow(engine);
+    advance_save(engine);
 }
 
 void rp_engine_continue_save(struct rp_engine *engine)
@@ -488,5 +488,5 @@ void rp_engine_continue_save(struct rp_engine *engine)
     struct rp_saver *saver = &engine->saving.saver;
     uint32_t reached = rp_a32_load_acquire(&saver->reached); /* PAIRS saver-phase */
     while (saver->state != RP_SAVER_IDLE && saver->state < reached)
-        follow(engine);
+        advance_save(engine);
 }

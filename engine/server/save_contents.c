@@ -8,19 +8,17 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/bits.h"
 #include "base/defect.h"
 #include "base/log.h"
-#include "flow/widen.h"
 #include "server/saver.h"
 
 struct source_list {
     struct rp_content_source *sources;
     size_t count, capacity;
-    bool narrow; /* two bytes hold every token, though batches and files may have wider ones */
+    bool narrow; /* every token fits into two bytes, though batches and files may have wider ones */
 };
 
-/* Append a copy of `source`, with `kept` set: how many bytes a token has in the checkpoint. */
+/* Append a copy of `source`, and set its `kept`. */
 static int add_source(struct source_list *list, const struct rp_content_source *source)
 {
     if (list->count == list->capacity) {

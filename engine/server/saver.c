@@ -3,18 +3,18 @@
  *
  * A thread, the collector, copies the contents out of shared memory while the stream runs: a hold
  * keeps them unchanged. The saver's thread writes the copied part to disk, as a section that grows
- * (checkpoint.h). So the hold ends with the copy and never waits for the disk, and the thread that
- * has written the save reports it, without a wake-up.
+ * (checkpoint.h). So the hold ends with the copy and never waits for the disk; and the save is
+ * reported by the thread that wrote it, without a wake-up.
  *
  * Invariants:
  *
  *   - The collector never uses the disk.
  *   - While the collector runs, no other thread touches the sources, `bytes`, `count` and `shown`.
  *   - The copy may end early, since contents may be incomplete, or be dropped because token files
- *     have changed. The write then fails with -RP_E_STOPPED, and the saver's thread, when it has
- *     joined the collector, writes the checkpoint with the rest of the copy.
- *   - The write cannot finish before it is known whether token files have changed: the last source
- *     is shown to it then. */
+ *     have changed. The write then fails with -RP_E_STOPPED, and the saver's thread joins the
+ *     collector and writes the checkpoint again, with the sources that were copied.
+ *   - The write cannot finish before it is known whether token files have changed: only then is the
+ *     last source added to the section. */
 #include "server/saver.h"
 
 #include <stdlib.h>
@@ -35,8 +35,7 @@
 #define SAVER_NICE 10
 #define GROWTH_BYTES (256u << 10) /* step by which the section grows */
 
-/* How the checkpoint is written. It is the best one of the ways for which memory and a thread
- * can be had:
+/* How the checkpoint is written: the best way that memory and threads allow.
  *
  *                      data   section   collector  the checkpoint is written
  *   WHILE_COPIED       set    set       runs       while contents are copied
@@ -52,8 +51,8 @@ struct contents_copy {
     uint8_t *data;
     size_t bytes_wanted, bytes; /* sums over all sources, and over the copied ones */
     uint64_t end_row_wanted;    /* after the last row of all sources */
-    size_t count;               /* number of sources that are copied */
-    size_t shown;               /* bytes that the section has grown by */
+    size_t count;               /* copied sources */
+    size_t shown;               /* bytes of the copy that are added to the section */
     struct rp_growing_section *section;
 };
 
@@ -107,7 +106,7 @@ static bool copy_source(struct contents_copy *copy, const struct rp_content_sour
 
 /* Copy one source after the other, up to the first with a token that does not fit: the contents end
  * before that source, and a run that resumes reads its tokens from the corpus. The last source is
- * not shown to the saver's thread yet. */
+ * not added to the section yet. */
 static void copy_sources(struct contents_copy *copy)
 {
     const struct rp_saver *saver = copy->saver;
@@ -126,9 +125,10 @@ static void copy_sources(struct contents_copy *copy)
 static void judge_copy(struct contents_copy *copy)
 {
     struct rp_saver *saver = copy->saver;
-    while (rp_a32_load_acquire(&saver->validity) == RP_VALIDITY_ASKED) { /* PAIRS saver-validity */
+    while (rp_a32_load_acquire(&saver->validity) ==
+           RP_VALIDITY_REQUESTED) { /* PAIRS saver-validity */
         uint32_t epoch = rp_event_prepare(&saver->validity_settled);
-        if (rp_a32_load_acquire(&saver->validity) == RP_VALIDITY_ASKED)
+        if (rp_a32_load_acquire(&saver->validity) == RP_VALIDITY_REQUESTED)
             rp_event_sleep(&saver->validity_settled, epoch, 100000000);
         else
             rp_event_cancel(&saver->validity_settled);
@@ -169,7 +169,7 @@ static void copy_contents(struct contents_copy *copy)
     rp_growing_section_end(copy->section);
 }
 
-static void *copy_beside(void *copy)
+static void *collector_main(void *copy)
 {
     copy_contents(copy);
     return NULL;
@@ -177,17 +177,18 @@ static void *copy_beside(void *copy)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Write the checkpoint, unless the newest one is of this very state. The contents are the first
- * `bytes` of the copy, to the row `end_row`: copied already, or, with `section`, while it grows. */
+/* Write the checkpoint, unless the newest one is of this very state. Its contents are the first
+ * `bytes` of the copy, up to row `end_row`. They are copied already, or, with `section`, are being
+ * copied. */
 static void write_checkpoint(const struct contents_copy *copy, struct rp_growing_section *section,
                              size_t bytes, uint64_t end_row)
 {
     struct rp_saver *saver = copy->saver;
     RP_ASSERT(!saver->path);
     saver->code = 0;
-    saver->was_there = rp_checkpoint_is_saved(saver->directory, &saver->info, saver->token,
-                                              saver->token_bytes, &saver->path);
-    if (saver->was_there)
+    saver->already_saved = rp_checkpoint_is_saved(saver->directory, &saver->info, saver->token,
+                                                  saver->token_bytes, &saver->path);
+    if (saver->already_saved)
         return;
     saver->info.contents_end_row = bytes ? end_row : saver->info.next_row;
     struct rp_checkpoint_piece pieces[] = {
@@ -226,7 +227,7 @@ static uint8_t *take_room(struct rp_saver *saver, size_t bytes)
 static bool start_collector(struct contents_copy *copy)
 {
     copy->section = rp_growing_section_open(copy->data, copy->bytes_wanted);
-    if (copy->section && rp_thread_try(&copy->collector, copy_beside, copy) == 0)
+    if (copy->section && rp_thread_try(&copy->collector, collector_main, copy) == 0)
         return true;
     rp_growing_section_close(copy->section);
     copy->section = NULL;
@@ -247,8 +248,7 @@ static void open_copy(struct contents_copy *copy)
     copy->way = !copy->data ? WITHOUT_CONTENTS : start_collector(copy) ? WHILE_COPIED : ONCE_COPIED;
 }
 
-/* True if the checkpoint was written, or could not be; false if that wanted contents that were not
- * copied. */
+/* False if the copy ended early: the checkpoint has to be written again. */
 static bool write_while_copied(const struct contents_copy *copy)
 {
     write_checkpoint(copy, copy->section, copy->bytes_wanted, copy->end_row_wanted);
@@ -263,7 +263,7 @@ static void write_once_copied(const struct contents_copy *copy)
     write_checkpoint(copy, NULL, copy->bytes, end_row);
 }
 
-/* False if the thread has the lower priority by now. */
+/* Copy and write. False if this thread has the lower priority by now. */
 static bool save(struct rp_saver *saver)
 {
     struct contents_copy copy = {.saver = saver};

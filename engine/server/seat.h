@@ -97,8 +97,8 @@ enum rp_cause {
     RP_CAUSE_NETWORK, /* an object store */
     RP_CAUSE_PLAN,
     RP_CAUSE_PACK,
-    RP_CAUSE_TRAINER, /* that has not released a batch whose room is needed */
-    RP_CAUSE_SAVE,    /* that copies from the room that is needed */
+    RP_CAUSE_TRAINER, /* a trainer has not released a batch whose room is needed */
+    RP_CAUSE_SAVE,    /* a save copies from the room that is needed */
     RP_CAUSE_ENGINE,
     RP_CAUSES
 };
@@ -109,7 +109,7 @@ struct rp_seat {
     enum rp_seat_state seat_state; /* written only by rp_seat_transition */
     uint64_t rollback_epoch;       /* see above */
     struct rp_waits waits;         /* sum over consumers that have left */
-    uint64_t cause_ns[RP_CAUSES];  /* for which the seat's consumers waited, as far as seen */
+    uint64_t cause_ns[RP_CAUSES];  /* waiting time of its consumers by cause, as sampled */
 };
 
 /** The state after the event, by the table above; RP_SEAT_STATES if the event cannot happen. */
@@ -123,7 +123,7 @@ static inline bool rp_seat_is_attached(const struct rp_seat *seat)
 {
     return seat->seat_state == RP_SEAT_ATTACHED;
 }
-/** Is the position where the last consumer's releases ended or, without one, the start row? */
+/** Is the position the end of the last consumer's releases or, without one, the start row? */
 static inline bool rp_seat_position_is_known(const struct rp_seat *seat)
 {
     return seat->seat_state != RP_SEAT_ABSENT_UNKNOWN &&
@@ -134,7 +134,7 @@ static inline bool rp_seat_may_be_skipped(const struct rp_seat *seat)
 {
     return rp_seat_next_state(seat->seat_state, RP_SEAT_SKIP) != RP_SEAT_STATES;
 }
-/** The batch that the consumer releases next; where none is attached, that the next gets first. */
+/** The batch that the consumer releases next; if none is attached, the next consumer's first. */
 static inline uint64_t rp_seat_position(const struct rp_seat *seat)
 {
     return seat->ring->seats[seat->replica].release;

@@ -26,7 +26,7 @@ const struct rp_connection *rp_seat_connection(const struct rp_peers *peers,
     return connection;
 }
 
-/* NULL: the seat has no consumer, or a quarantined one, whose words are not read. */
+/* The control page of the seat's consumer. NULL: there is no consumer, or it is quarantined. */
 static const struct rp_ring_control *words_of(const struct rp_seat *seat)
 {
     return seat->ring->seats[seat->replica].words;
@@ -57,9 +57,9 @@ bool rp_delivery_consumer_waits(const struct rp_delivery *delivery)
 {
     for (uint32_t s = 0; s < delivery->seat_count && delivery->state != RP_DELIVERY_ENDED; s++) {
         const struct rp_seat *seat = &delivery->seats[s];
-        bool has_none = rp_seat_position(seat) >= seat->ring->tail;
+        bool has_no_batch = rp_seat_position(seat) >= seat->ring->tail;
         if (rp_seat_is_attached(seat) &&
-            (has_none || rp_ring_is_awaited(seat->ring, seat->replica)))
+            (has_no_batch || rp_ring_is_awaited(seat->ring, seat->replica)))
             return true;
     }
     return false;

@@ -8,17 +8,17 @@
 /** The connection of the attached consumer; NULL if none is attached. */
 const struct rp_connection *rp_seat_connection(const struct rp_peers *peers,
                                                const struct rp_seat *seat);
-/** How long the consumers of the seat waited, those that have left included. */
+/** The waits of all consumers that the seat has had. */
 struct rp_waits rp_seat_waits(const struct rp_seat *seat);
-/** Since when the attached consumer waits for a batch; 0: it does not. */
+/** The time at which the attached consumer began to wait for a batch; 0: it does not wait. */
 uint64_t rp_seat_waits_since_ns(const struct rp_seat *seat);
-/** Is a consumer attached to this ring (or, NULL, to any)? */
+/** Is a consumer attached to this ring? NULL: to any ring. */
 bool rp_delivery_has_consumer(const struct rp_delivery *delivery, const struct rp_ring *ring);
 /** Does an attached consumer wait for its next batch? */
 bool rp_delivery_consumer_waits(const struct rp_delivery *delivery);
 /** The first batch that some local rank has not released. */
 uint64_t rp_delivery_consumed(const struct rp_delivery *delivery);
-/** The batch that the consumer who is furthest releases next. */
+/** The highest position of all seats. */
 uint64_t rp_delivery_furthest(const struct rp_delivery *delivery);
 /** Event MOVE or MOVE_OWN: the engine changes the position of this seat, for another consumer or
  * for the one that is about to attach here. */

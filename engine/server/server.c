@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "base/bits.h"
@@ -21,9 +20,7 @@
 #include "base/mapped.h"
 #include "base/mem.h"
 #include "base/stop.h"
-#include "io/io.h"
 #include "server/attach.h"
-#include "server/caching.h"
 #include "server/shutdown.h"
 #include "server/connections.h"
 #include "server/loop.h"
@@ -37,9 +34,9 @@
 #include "server/save.h"
 #include "server/server.h"
 #include "server/rate_samples.h"
+#include "server/sizes.h"
 #include "server/start.h"
 #include "server/stat.h"
-#include "stream.h"
 
 #define PARK_MS 100
 #define EVENTS_MAX 64
@@ -48,7 +45,6 @@
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* The kept text of the config, without the credentials in its URLs. */
 static int keep_config_text(struct rp_engine *engine, struct rp_error *error)
 {
     engine->config_text = rp_config_kept_text(engine->config);
@@ -60,7 +56,7 @@ static int open_directory(struct rp_engine *engine, struct rp_error *error)
     const struct rp_config *c = engine->config;
     struct rp_saving *saving = &engine->saving;
     uint64_t history_rows;
-    int code = rp_engine_check_resume(engine, error); /* before the directory is made */
+    int code = rp_engine_check_resume(engine, error);
     if (code < 0 || !c->checkpoint_dir)
         return code;
     code = rp_checkpoint_dir_begin(&saving->checkpoints, c->checkpoint_dir, c->checkpoint_keep,
@@ -74,22 +70,27 @@ static int open_directory(struct rp_engine *engine, struct rp_error *error)
     return rp_checkpoint_dir_scrub(saving->checkpoints, c->checkpoint_scrub_seconds, error);
 }
 
+static void choose_generation(struct rp_delivery *delivery)
+{
+    if (getrandom(&delivery->generation, sizeof delivery->generation, 0) !=
+        sizeof delivery->generation)
+        delivery->generation = rp_now_ns();
+}
+
 /* Rows before the start are numbered as well: a consumer may be further back. */
 static int number_batches(struct rp_delivery *delivery, uint64_t start_row, struct rp_error *error)
 {
     const struct rp_config *c = delivery->config;
-    if (getrandom(&delivery->generation, sizeof delivery->generation, 0) !=
-        sizeof delivery->generation)
-        delivery->generation = rp_now_ns();
     int code = rp_numbering_open(&delivery->numbering, c->batches.stages, c->batches.count, error);
     if (code == 0)
-        code = rp_numbering_open(&delivery->other, c->batches.stages, c->batches.count, error);
+        code = rp_numbering_open(&delivery->trial, c->batches.stages, c->batches.count, error);
     if (code == 0)
         rp_numbering_begin(&delivery->numbering, start_row);
     return code;
 }
 
-static int open_seats(struct rp_engine *engine, struct rp_error *error)
+/* Make the tables: of rings, seats, connections, counts of masks and sums of steps. */
+static int make_tables(struct rp_engine *engine, struct rp_error *error)
 {
     const struct rp_config *c = engine->config;
     struct rp_delivery *delivery = &engine->delivery;
@@ -118,6 +119,7 @@ static int open_rings(struct rp_engine *engine, struct rp_error *error)
 {
     const struct rp_config *c = engine->config;
     struct rp_delivery *delivery = &engine->delivery;
+    choose_generation(delivery);
     int code = number_batches(delivery, engine->stream.start_row, error);
     if (code == 0 && c->drop_last)
         code = rp_plan_check_steps(engine->stream.plan, &delivery->numbering, error);
@@ -130,7 +132,7 @@ static int open_rings(struct rp_engine *engine, struct rp_error *error)
                        "a batch ring of %u slots of %u x %u tokens is too large to address",
                        c->prefetch_factor, delivery->geometry.rows, delivery->geometry.seq_len);
     uint64_t batch = rp_numbering_batch(&delivery->numbering, engine->stream.start_row);
-    code = open_seats(engine, error);
+    code = make_tables(engine, error);
     for (uint32_t r = 0; r < delivery->ring_count && code >= 0; r++) {
         code = rp_stop_check(error); /* a node may have thousands of ranks */
         if (code >= 0)
@@ -180,6 +182,7 @@ static int open_engine(struct rp_engine *engine, struct rp_error *error)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
+/* Reset an eventfd. */
 static void drain(int fd)
 {
     uint64_t count;
@@ -202,16 +205,11 @@ static const char *signal_name(int ending) /* glibc has sigabbrev_np since 2.32 
     return ending == SIGTERM ? "SIGTERM" : ending == SIGINT ? "SIGINT" : "SIGHUP";
 }
 
-/* The first signal stops the engine after a checkpoint, the second one ends the process. */
 static void serve_signal(struct rp_engine *engine)
 {
-    struct signalfd_siginfo info;
-    while (read(engine->loop.signal_fd, &info, sizeof info) == sizeof info) {
-        if (engine->loop
-                .is_signalled) /* the second one; the last checkpoint on disk stays intact */
-            _exit(128 + (int)info.ssi_signo);
-        engine->loop.is_signalled = true;
-        rp_log_event(RP_EVENT_stopping, "%s: stopping%s", signal_name((int)info.ssi_signo),
+    int ending;
+    while ((ending = rp_loop_take_signal(&engine->loop)) > 0) {
+        rp_log_event(RP_EVENT_stopping, "%s: stopping%s", signal_name(ending),
                      engine->saving.checkpoints ? " after a checkpoint" : "");
         rp_engine_begin_stop(engine, RP_SHUTDOWN_SIGNAL);
     }
@@ -224,7 +222,7 @@ static void serve_lifeline(struct rp_engine *engine)
     if (got > 0 || (got < 0 && (errno == EINTR || errno == EAGAIN)))
         return;
     (void)epoll_ctl(engine->loop.epoll_fd, EPOLL_CTL_DEL, engine->options->lifeline_fd, NULL);
-    rp_engine_leave(engine);
+    rp_engine_lifeline_ended(engine);
 }
 
 static void serve_event(struct rp_engine *engine, const struct epoll_event *event)
@@ -273,13 +271,14 @@ static void poll_events(struct rp_engine *engine, int timeout_ms)
         serve_event(engine, &events[i]);
     if (engine->peers.accept_deferred)
         rp_engine_accept(engine);
-    rp_engine_look_after_names(engine);
+    rp_engine_check_socket(engine);
     rp_engine_sample_rates(engine);
-    rp_engine_note_read_mode(engine);
+    rp_engine_log_read_mode(engine);
 }
 
-/* Micro-batches of the last step may be pure padding: the mean of a loss over no label is 0/0. */
-static void tell_padding(const struct rp_engine *engine)
+/* Warn if whole micro-batches of the last step are padding: the mean of a loss over no label is
+ * 0/0. */
+static void warn_of_padding(const struct rp_engine *engine)
 {
     const struct rp_delivery *delivery = &engine->delivery;
     uint64_t tail = rp_delivery_lowest_tail(delivery);
@@ -307,7 +306,7 @@ static int deliver(struct rp_engine *engine)
     if (step < 0)
         rp_engine_fail(engine, step);
     if (step == RP_FLOW_ENDED && delivery->state != RP_DELIVERY_ENDED) {
-        tell_padding(engine);
+        warn_of_padding(engine);
         delivery->state = RP_DELIVERY_ENDED;
     }
     return step;
@@ -330,12 +329,13 @@ static void wait_for_events(struct rp_engine *engine, uint32_t *idle)
         rp_delivery_skip_absent(&engine->delivery);
 }
 
-/* The stages that met a lost file have ended, so no token of that file is delivered. */
-static void fail_when_changed(struct rp_engine *engine)
+/* A token file was lost (its mapping cannot be read), or a revalidation has found a change. The
+ * stages that met a lost file have ended, so no token of that file is delivered. */
+static void fail_if_file_changed(struct rp_engine *engine)
 {
     int code = rp_life_has_failed(&engine->life) ? 0 : rp_mapped_lost(engine->life.error);
     if (code == 0)
-        code = rp_engine_follow_revalidation(engine);
+        code = rp_engine_poll_revalidation(engine);
     if (code < 0)
         rp_engine_fail(engine, code);
 }
@@ -356,7 +356,7 @@ static void run(void *argument)
     for (uint32_t steps = 0; !rp_life_is_done(&engine->life); steps++) {
         if (steps % STEPS_PER_POLL == 0)
             poll_events(engine, 0);
-        fail_when_changed(engine);
+        fail_if_file_changed(engine);
         int step = deliver(engine);
         rp_engine_save_when_due(engine);
         if (step == RP_FLOW_WORKED)
@@ -365,7 +365,7 @@ static void run(void *argument)
             wait_for_events(engine, &idle);
         if (engine->peers.deferred_count && !rp_life_is_running(&engine->life))
             rp_engine_retry_deferred(engine);
-        rp_engine_follow_life(engine);
+        rp_engine_update_life(engine);
     }
     stop_rings(&engine->delivery);
 }
@@ -406,16 +406,17 @@ int rp_engine_run(const struct rp_engine_options *options, struct rp_error *erro
                                .watching.started_ns = rp_now_ns()};
     rp_log_set_format(engine.config->log_format);
     int code = open_engine(&engine, engine.life.error);
-    rp_stop_when(NULL); /* from here on a signal ends it in good order */
+    rp_stop_when(NULL); /* from here on the loop serves signals */
     if (code < 0) {
         rp_life_fail(&engine.life, code);
     } else {
         rp_life_transition(&engine.life, RP_LIFE_SERVE);
         rp_saving_journal_finish_start(&engine.saving);
         say_ready(&engine);
-        /* a lost file ends the first run; the second reports it and saves, or is ended by it too */
+        /* A lost file may end the first run at any place. The second run reports the loss, and
+         * saves, unless the loss ends it as well. */
         if (!rp_mapped_guard(run, &engine) && !rp_mapped_guard(run, &engine))
-            fail_when_changed(&engine);
+            fail_if_file_changed(&engine);
         rp_engine_stat_end(&engine);
     }
     rp_engine_journal_close(&engine);

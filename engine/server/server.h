@@ -15,15 +15,15 @@
 #include "corpus/corpus.h"
 #include "plan/plan.h"
 
-/* An observer of the engine's life, another part of the process. The engine's own thread calls it,
- * so it may not wait. */
 struct json_t;
+/* Callbacks into another part of the process. The engine's own thread calls them, so none may wait.
+ */
 struct rp_engine_observer {
     void *context;
     void (*ready)(void *context); /* trainers can attach */
-    /* A `ringpack stat` is answered: the observer may add keys. */
-    void (*asked)(void *context, struct json_t *stat);
-    /* The engine closes: the keys of `stat` about its phase and its saves, as they are at the end.
+    /* Add keys to the answer of a `ringpack stat`. */
+    void (*add_stat)(void *context, struct json_t *stat);
+    /* The engine closes. `stat` has the keys about its phase and its saves, as they are at the end.
      * Called once if `ready` was, unless the process is killed. */
     void (*ended)(void *context, const struct json_t *stat);
 };
@@ -39,10 +39,11 @@ struct rp_engine_options {
     bool fresh;          /* as resume: fresh in the config */
     bool accept_weights; /* take the config's weights from the start row on */
     bool keep_journal;   /* write the run journal into checkpoint_dir */
-    bool stays;          /* the end of the stream does not end the engine: only a signal, a request,
-                            or the end of the lifeline; then trainers at the end are awaited */
-    int ready_fd;        /* gets "ready\n" once trainers can attach; -1 = none */
-    int lifeline_fd;     /* the engine stops when it reads end of file; -1 = none */
+    /* The end of the stream does not end the engine. If the lifeline ends, the engine waits for
+     * trainers that read the last batches. */
+    bool stays;
+    int ready_fd;    /* gets "ready\n" once trainers can attach; -1 = none */
+    int lifeline_fd; /* the engine stops when it reads end of file; -1 = none */
     const struct rp_engine_observer *observer; /* NULL = none */
     bool *was_stopped; /* out: a signal or a request has ended it; NULL = not wanted */
 };

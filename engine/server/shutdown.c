@@ -17,9 +17,9 @@
 #include "server/shutdown.h"
 #include "server/start.h"
 
-#define FAILED_WAIT_NS 10000000000u /* as long as a trainer searches for its engine by default */
-#define LEFT_WAIT_NS 30000000000u   /* as long as a Loader waits for other ranks at the end */
-#define ABSENT_WAIT_MINUTES 10u     /* enough for a long step, or to start a rank by hand */
+#define FAILED_WAIT_NS 10000000000u   /* as long as a trainer searches for its engine by default */
+#define LIFELINE_WAIT_NS 30000000000u /* as long as a Loader waits for other ranks at the end */
+#define ABSENT_WAIT_MINUTES 10u       /* enough for a long step, or to start a rank by hand */
 
 void rp_engine_begin_stop(struct rp_engine *engine, enum rp_shutdown shutdown)
 {
@@ -28,7 +28,7 @@ void rp_engine_begin_stop(struct rp_engine *engine, enum rp_shutdown shutdown)
     rp_life_transition(&engine->life, RP_LIFE_STOP);
     rp_saving_want(&engine->saving);
     if (!rp_life_has_failed(&engine->life))
-        rp_engine_ask_revalidation(engine);
+        rp_engine_request_revalidation(engine);
 }
 
 void rp_engine_fail(struct rp_engine *engine, int code)
@@ -44,32 +44,33 @@ void rp_engine_fail(struct rp_engine *engine, int code)
     engine->life.failed_ns = rp_now_ns();
 }
 
-/* Has every seat's consumer got all batches? */
-enum delivery {
-    IN_USE,          /* batches will follow, or a consumer is attached, or has not released all */
-    AWAITS_ABSENT,   /* a seat's consumer is not attached: it may be late, or done */
-    DELIVERED_TO_ALL /* every seat's consumer has released all batches */
+/* Have the consumers of all seats released all batches of the stream? */
+enum consumption {
+    CONSUMES,      /* no: batches will follow, or a consumer is attached, or has not released all */
+    AWAITS_ABSENT, /* not known of an absent consumer, which may be late or done */
+    CONSUMED
 };
 
-/* *missing: the first seat whose releases are unknown. Its consumer may be done since an earlier
- * engine, or late. A consumer that has finished may attach again (seat.h), but the end of the
- * stream does not wait for it. */
-static enum delivery delivery_of(const struct rp_delivery *delivery, const struct rp_seat **missing)
+/* *missing: for AWAITS_ABSENT, the first seat whose releases are unknown. Its consumer may be done
+ * since an earlier engine, or late. A consumer that has finished may attach again (seat.h), but the
+ * end of the stream does not wait for it. */
+static enum consumption consumption_of(const struct rp_delivery *delivery,
+                                       const struct rp_seat **missing)
 {
     *missing = NULL;
     if (delivery->state != RP_DELIVERY_ENDED || !delivery->had_consumer)
-        return IN_USE;
+        return CONSUMES;
     for (uint32_t s = 0; s < delivery->seat_count; s++) {
         const struct rp_seat *seat = &delivery->seats[s];
         switch (seat->seat_state) {
         case RP_SEAT_ATTACHED:
         case RP_SEAT_MIGRATING:
         case RP_SEAT_STATES:
-            return IN_USE;
+            return CONSUMES;
         case RP_SEAT_ABSENT_KNOWN:
         case RP_SEAT_FINISHED:
             if (rp_seat_position(seat) < seat->ring->tail)
-                return IN_USE;
+                return CONSUMES;
             break;
         case RP_SEAT_VACANT:
         case RP_SEAT_ABSENT_UNKNOWN:
@@ -79,40 +80,34 @@ static enum delivery delivery_of(const struct rp_delivery *delivery, const struc
             break;
         }
     }
-    return *missing ? AWAITS_ABSENT : DELIVERED_TO_ALL;
+    return *missing ? AWAITS_ABSENT : CONSUMED;
 }
 
 static bool has_waited_long(struct rp_engine_life *life, const struct rp_seat *missing)
 {
     RP_ASSERT(!rp_seat_is_attached(missing));
-    if (life->absent_wait_ns == 0) {
+    if (life->absent_since_ns == 0) {
         char name[RP_SEAT_NAME_BYTES];
-        life->absent_wait_ns = rp_now_ns();
+        life->absent_since_ns = rp_now_ns();
         rp_log(RP_LOG_INFO,
                "the stream has ended, and %s has not attached: waiting %u minutes for it",
                rp_seat_name(missing, name), ABSENT_WAIT_MINUTES);
     }
-    return rp_now_ns() - life->absent_wait_ns >= ABSENT_WAIT_MINUTES * 60 * 1000000000ull;
+    return rp_now_ns() - life->absent_since_ns >= ABSENT_WAIT_MINUTES * 60 * 1000000000ull;
 }
 
-/* The flow has ended, so the plan stays where it is. */
-static bool tell_stage_end(struct rp_engine *engine)
+static void log_stage_end(const struct rp_engine *engine, const struct rp_plan_stage *next)
 {
-    struct rp_plan_stage next;
-    if (!rp_plan_next_stage(engine->stream.plan, &next))
-        return false;
-    engine->life.stage_ended = true;
     rp_log_event(RP_EVENT_stage_ended,
                  "every rank has had all rows of seq_len %" PRIu32 ": stage %" PRIu32
                  " begins at row %" PRIu64 " with rows of seq_len %" PRIu32 "; %s",
-                 rp_plan_run_seq_len(engine->stream.plan), next.number, next.row, next.seq_len,
+                 rp_plan_run_seq_len(engine->stream.plan), next->number, next->row, next->seq_len,
                  engine->saving.checkpoints
                      ? "a checkpoint of that row is saved, and the same command continues there"
                      : "the same command continues there with a trainer's state, as --state FILE");
-    return true;
 }
 
-/* Are trainers in the last batches that this engine has? */
+/* Do trainers read the last batches that this engine has? */
 static bool is_finishing(const struct rp_engine *engine)
 {
     bool may_finish = engine->config->is_repeated || engine->delivery.state == RP_DELIVERY_ENDED;
@@ -120,70 +115,70 @@ static bool is_finishing(const struct rp_engine *engine)
            rp_delivery_has_consumer(&engine->delivery, NULL);
 }
 
-void rp_engine_leave(struct rp_engine *engine)
+void rp_engine_lifeline_ended(struct rp_engine *engine)
 {
-    if (engine->life.left_ns == 0)
-        engine->life.left_ns = rp_now_ns();
-    bool is_late = rp_now_ns() - engine->life.left_ns >= LEFT_WAIT_NS;
+    if (engine->life.lifeline_ended_ns == 0)
+        engine->life.lifeline_ended_ns = rp_now_ns();
+    bool is_late = rp_now_ns() - engine->life.lifeline_ended_ns >= LIFELINE_WAIT_NS;
     if (!is_late && is_finishing(engine))
         return;
     rp_log_event(RP_EVENT_stopping, "the process that started this engine is gone: stopping");
     rp_engine_begin_stop(engine, RP_SHUTDOWN_LIFELINE);
 }
 
-static bool is_next_stage(const struct rp_plan *plan)
-{
-    struct rp_plan_stage next;
-    return rp_plan_next_stage(plan, &next);
-}
-
-static void stop_when_delivered(struct rp_engine *engine)
+static void stop_when_consumed(struct rp_engine *engine)
 {
     const struct rp_seat *missing;
-    if (engine->options->stays &&
-        !(engine->delivery.state == RP_DELIVERY_ENDED && is_next_stage(engine->stream.plan)))
+    struct rp_plan_stage next;
+    /* once the flow has ended, the plan stays where it is */
+    bool stage_ends = engine->delivery.state == RP_DELIVERY_ENDED &&
+                      rp_plan_next_stage(engine->stream.plan, &next);
+    if (engine->options->stays && !stage_ends)
         return;
-    enum delivery delivery = delivery_of(&engine->delivery, &missing);
-    if (delivery == IN_USE)
-        engine->life.absent_wait_ns = 0;
-    if (delivery == IN_USE || (missing && !has_waited_long(&engine->life, missing)))
+    enum consumption consumption = consumption_of(&engine->delivery, &missing);
+    if (consumption == CONSUMES)
+        engine->life.absent_since_ns = 0;
+    if (consumption == CONSUMES || (missing && !has_waited_long(&engine->life, missing)))
         return;
-    if (!tell_stage_end(engine))
+    engine->life.stage_ended = stage_ends;
+    if (stage_ends)
+        log_stage_end(engine, &next);
+    else
         rp_log_event(RP_EVENT_stream_ended,
                      "the stream has ended and every rank has had all of it");
     rp_engine_begin_stop(engine, RP_SHUTDOWN_STREAM);
 }
 
-/* Are there batches for a consumer that is yet to attach? */
-static bool is_to_come(const struct rp_seat *seat)
+/* Can a consumer that attaches to the seat after a failure get batches? It gets published ones,
+ * from memory that no other process reads. */
+static bool has_batches_left(const struct rp_seat *seat)
 {
-    bool has_none = seat->seat_state == RP_SEAT_VACANT ||
-                    seat->seat_state == RP_SEAT_ABSENT_UNKNOWN;
-    return has_none && rp_seat_position(seat) < seat->ring->tail &&
+    bool is_missing = seat->seat_state == RP_SEAT_VACANT ||
+                      seat->seat_state == RP_SEAT_ABSENT_UNKNOWN;
+    return is_missing && rp_seat_position(seat) < seat->ring->tail &&
            !rp_ring_may_be_read(seat->ring, seat->replica);
 }
 
-/* A stream that failed in reading ahead has published batches before that. Consumers that are yet
- * to attach may still fetch them, from memory without another reader; attached consumers have them
- * mapped, and need no engine for it. */
-static bool is_awaited(const struct rp_delivery *delivery, uint64_t failed_ns)
+/* After a failure: does the engine wait for consumers that are yet to attach? Attached ones have
+ * their batches mapped, and need no engine to read them. */
+static bool awaits_consumers(const struct rp_delivery *delivery, uint64_t failed_ns)
 {
     if (rp_now_ns() - failed_ns >= FAILED_WAIT_NS)
         return false;
     for (uint32_t s = 0; s < delivery->seat_count; s++)
-        if (is_to_come(&delivery->seats[s]))
+        if (has_batches_left(&delivery->seats[s]))
             return true;
     return false;
 }
 
-void rp_engine_follow_life(struct rp_engine *engine)
+void rp_engine_update_life(struct rp_engine *engine)
 {
     const struct rp_engine_life *life = &engine->life;
-    if (rp_life_is_running(life) && life->left_ns)
-        rp_engine_leave(engine);
+    if (rp_life_is_running(life) && life->lifeline_ended_ns)
+        rp_engine_lifeline_ended(engine);
     if (rp_life_is_running(life))
-        stop_when_delivered(engine);
-    if (life->life_state == RP_LIFE_FAILED && !is_awaited(&engine->delivery, life->failed_ns))
+        stop_when_consumed(engine);
+    if (life->life_state == RP_LIFE_FAILED && !awaits_consumers(&engine->delivery, life->failed_ns))
         rp_engine_begin_stop(engine, RP_SHUTDOWN_FAILURE);
     if (rp_life_is_ending(life) && rp_saving_is_idle(&engine->saving))
         rp_life_transition(&engine->life, RP_LIFE_END);
@@ -191,7 +186,7 @@ void rp_engine_follow_life(struct rp_engine *engine)
 
 /* ---- closing --------------------------------------------------------------------------------- */
 
-/* Close all that threads of the flow use. */
+/* Close everything that threads of the flow use. */
 static void close_stream(struct rp_engine *engine)
 {
     rp_flow_close(engine->delivery.flow);
@@ -219,7 +214,7 @@ void rp_engine_close(struct rp_engine *engine)
     rp_plan_close(engine->stream.probe);
     if (engine->saving.validity == RP_VALIDITY_LATE)
         rp_log(RP_LOG_WARNING, "ending without waiting for the disk of the token files");
-    else /* otherwise a thread hangs at that disk, and the end of the process ends it */
+    else /* in the other case a thread hangs at that disk, and the end of the process ends it */
         close_stream(engine);
     rp_checkpoint_dir_close(engine->saving.checkpoints);
     rp_recorder_close(engine->saving.recorder);

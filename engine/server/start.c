@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* start.c — finds the start state of a run: a given state token, the newest checkpoint that
- * verifies, or row 0 (with a warning if a checkpoint was to be expected).
+ * verifies, or row 0 (with a warning, because a checkpoint may be missing).
  *
  * Order matters: the checkpoint is opened before the corpus, because with its contents a run can
  * begin although token files are unreachable; and before the plan, which then checks the token
@@ -29,7 +29,7 @@
 #include "stream_gain.h"
 #include "stream_version.h"
 
-#define ROWS_SKIPPED_MAX 65536u /* are planned to find the first row that is not */
+#define ROWS_SKIPPED_MAX 65536u /* skipped rows that are planned to find the first other one */
 #define WEIGHTS_HOLD_PERCENT 90 /* warn if a source ends before this part of the stream */
 
 static int open_plans(struct rp_stream *stream, const struct rp_docs_per_row *docs_per_row,
@@ -44,8 +44,8 @@ static int open_plans(struct rp_stream *stream, const struct rp_docs_per_row *do
     return code;
 }
 
-/* Weights share out the tokens only as long as every source has some left. Say which one is read to
- * its end first, if that is well before the end of the stream. */
+/* Warn if a source ends well before the stream does: from there on the other weights share out its
+ * tokens. */
 static void warn_of_weights(const struct rp_config *config, const struct rp_corpus *corpus)
 {
     double weights = 0, tokens = 0, first = 0;
@@ -87,7 +87,7 @@ static void warn_of_settings(const struct rp_config *config, const struct rp_cor
 
 /* Log the settings in which this run differs from the run that wrote the checkpoint. All of these
  * may change, but a change may be a mistake. A checkpoint of an older ringpack has no contract. */
-static void tell_changes(const struct rp_stream *stream, const struct rp_checkpoint *checkpoint)
+static void log_changes(const struct rp_stream *stream, const struct rp_checkpoint *checkpoint)
 {
     const struct rp_contract_sides sides = {RP_ON_NODES, "the checkpoint", "this run",
                                             stream->config->weight_unit, 0};
@@ -104,7 +104,8 @@ static void tell_changes(const struct rp_stream *stream, const struct rp_checkpo
                  : "its sampled fingerprint: it is not indexed on both sides");
 }
 
-/* The tokens stay where they are, so the engine keeps the checkpoint as long as its contents. */
+/* Set stream->contents, if the checkpoint has usable ones. They use its bytes in place, so the
+ * engine keeps the checkpoint (stream->resumed). */
 static int load_contents(struct rp_stream *stream, const struct rp_checkpoint *checkpoint,
                          struct rp_error *error)
 {
@@ -234,14 +235,14 @@ static bool has_other_epochs(const struct rp_config *config, const void *token, 
            info.config.num_epochs != config->num_epochs;
 }
 
-/* If only the weights are refused, the hint is the command that previews their effect. Without the
- * names for that command, it is the comparison's hint. */
+/* If the token is refused only for its weights, replace the hint by the command that previews the
+ * new ones. That command needs the names of two files: of the config and of the token. */
 static void hint_at_preview(const struct rp_stream *stream, const char *file, const void *token,
                             size_t bytes, struct rp_error *error)
 {
     const char *config = stream->config->path;
     char hint[sizeof error->hint];
-    bool is_file = config && strcmp(config, stream->config->called) == 0; /* and no memfd */
+    bool is_file = config && strcmp(config, stream->config->called) == 0; /* not a memfd */
     if (!error || !file || !is_file || rp_plan_resume(stream->plan, token, bytes, true, NULL) < 0)
         return;
     int length = snprintf(hint, sizeof hint,
@@ -253,7 +254,8 @@ static void hint_at_preview(const struct rp_stream *stream, const char *file, co
         memcpy(error->hint, hint, (size_t)length + 1);
 }
 
-/* The records of a run of version 2 are in the contract of its checkpoints. */
+/* Move the plan to the state of a token. The records of a run of version 2 are in the contract of
+ * its checkpoints. */
 static int start_plan(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
                       const void *token, size_t token_bytes, bool accept_weights,
                       const struct rp_records_ahead *ahead, struct rp_error *error)
@@ -269,8 +271,8 @@ static int start_plan(struct rp_engine *engine, const struct rp_checkpoint *chec
     return rp_plan_start(engine->stream.plan, token, token_bytes, &start, error);
 }
 
-/* *reweighted: the state was saved with other weights, and accept_weights allows the change; or
- * with another num_epochs. */
+/* Move the plan to the start state: the given token, the checkpoint's, or row 0. *reweighted: the
+ * state was saved with other weights, which accept_weights allows, or with another num_epochs. */
 static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
                             const struct rp_records_ahead *ahead, bool *reweighted,
                             struct rp_error *error)
@@ -305,8 +307,7 @@ static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint
     return 0;
 }
 
-/* All plans go to rows of the stream as it was started. */
-static int follow_start(struct rp_stream *stream, struct rp_error *error)
+int rp_engine_share_calendar(struct rp_stream *stream, struct rp_error *error)
 {
     struct rp_plan *plans[] = {stream->probe, stream->planner.plan};
     int code = 0;
@@ -390,10 +391,10 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
     if (code >= 0)
         code = take_start_state(engine, checkpoint, &ahead, &reweighted, error);
     if (code >= 0)
-        code = rp_engine_take_records(engine, &ahead, error);
+        code = rp_engine_append_records(engine, &ahead, error);
     rp_engine_free_records(&ahead);
     if (code >= 0)
-        code = follow_start(stream, error);
+        code = rp_engine_share_calendar(stream, error);
     if (code >= 0)
         code = rp_engine_describe(engine, error);
     if (code >= 0)
@@ -411,7 +412,7 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
         rp_log_event(RP_EVENT_resumed, "resuming from %s: row %" PRIu64 "%s",
                      rp_checkpoint_path(checkpoint), stream->start_row,
                      stream->contents ? ", with contents" : "");
-        tell_changes(stream, checkpoint);
+        log_changes(stream, checkpoint);
     }
     return code;
 }

@@ -18,7 +18,8 @@
 #include "server/stat_parts.h"
 #include "stream.h"
 
-/* Field and value; `ringpack checkpoint show` has the fields of single sources. */
+/* Field and value of each field that is not of a single source (`ringpack checkpoint show` has
+ * these). */
 static json_t *contract_array(const struct rp_contract *contract)
 {
     const struct rp_record *records[] = {&contract->stream, &contract->delivery};
@@ -33,7 +34,7 @@ static json_t *contract_array(const struct rp_contract *contract)
     return array;
 }
 
-/* How much of a source is compared with no hash as it is read. */
+/* The size of a source, and the part of it that no hash verifies. */
 static json_t *source_object(const struct rp_stream *stream, uint32_t number)
 {
     const struct rp_source *source = rp_corpus_source(stream->corpus, number);
@@ -129,7 +130,8 @@ static void add_counts(json_t *object, const struct rp_engine *engine,
 
 /* ---- seats ----------------------------------------------------------------------------------- */
 
-/* A consumer may write any time into its control page. */
+/* 0 if there is no such time, or it is not in the past: a consumer may write any time into its
+ * control page. */
 static uint64_t ns_since(uint64_t begin_ns)
 {
     uint64_t now = rp_now_ns();
@@ -190,7 +192,7 @@ static json_t *seconds_by_cause(const uint64_t ns[RP_CAUSES])
     return seconds;
 }
 
-/* Why it waits now, and why it did. */
+/* The cause of the seat's present wait, and the seconds of all waits by cause. */
 static void add_causes(json_t *object, const struct rp_delivery *delivery,
                        const struct rp_seat *seat)
 {
@@ -251,7 +253,7 @@ char *rp_engine_stat(struct rp_engine *engine)
     rp_stat_add_memory(object, &engine->delivery);
     const struct rp_engine_observer *observer = engine->options->observer;
     if (observer)
-        observer->asked(observer->context, object);
+        observer->add_stat(observer->context, object);
     add_verification(object, &engine->stream, &counts);
     rp_delivery_add_cache(object, &engine->delivery);
     rp_stat_add_ledger(object, engine);
@@ -267,9 +269,9 @@ char *rp_engine_stat(struct rp_engine *engine)
 void rp_engine_stat_end(const struct rp_engine *engine)
 {
     const struct rp_engine_observer *observer = engine->options->observer;
-    json_t *object = observer ? json_object() : NULL;
     if (!observer)
         return;
+    json_t *object = json_object();
     rp_stat_add_phase(object, &engine->life);
     rp_stat_add_saves(object, engine);
     observer->ended(observer->context, object);

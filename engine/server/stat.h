@@ -7,7 +7,7 @@
 
 /** One JSON object; malloc'ed, NULL when out of memory. */
 char *rp_engine_stat(struct rp_engine *engine);
-/** Inform the observer, if one is set, how the engine ends. */
+/** Call the observer's `ended`, if there is an observer. */
 void rp_engine_stat_end(const struct rp_engine *engine);
 
 #endif

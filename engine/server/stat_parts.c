@@ -106,20 +106,20 @@ void rp_stat_add_imbalance(json_t *object, const struct rp_flow *flow)
 
 /* ---- saves ----------------------------------------------------------------------------------- */
 
-/* A moment that has not been is null. */
+/* The time since a moment; null for 0. */
 static void set_age(json_t *object, const char *key, uint64_t moment_ns)
 {
     json_object_set_new(
         object, key, moment_ns ? json_real(rp_stat_seconds(rp_now_ns() - moment_ns)) : json_null());
 }
 
-/* The row of something that ended then, or null. */
+/* The row of a save or copy that ended at a moment; null for 0. */
 static void set_row(json_t *object, const char *key, uint64_t ended_ns, uint64_t row)
 {
     json_object_set_new(object, key, ended_ns ? json_integer((json_int_t)row) : json_null());
 }
 
-/* Why something failed, or null. Paths in it may be of any bytes, and a long message is cut. */
+/* The reason of a failure, or null. Paths in it may be of any bytes, and a long message is cut. */
 static void set_reason(json_t *object, const char *key, bool has_failed, const char *reason)
 {
     char text[sizeof(((struct rp_error *)0)->message)];
@@ -243,21 +243,14 @@ void rp_stat_add_memory(json_t *object, const struct rp_delivery *delivery)
 
 /* ---- the ledger ------------------------------------------------------------------------------ */
 
-struct position {
-    const void *token;
-    size_t bytes;
-    uint64_t row;
-};
-
 /* The state at next_row or, if the flow does not keep it, at the start row. */
-static struct position position_of(const struct rp_engine *engine)
+static struct rp_row_state ledger_state(const struct rp_engine *engine)
 {
     const struct rp_stream *stream = &engine->stream;
-    struct position at;
-    at.token = rp_flow_state_at(engine->delivery.flow, rp_delivery_consumed(&engine->delivery),
-                                &at.bytes, &at.row);
+    struct rp_row_state at = rp_flow_state_at(engine->delivery.flow,
+                                              rp_delivery_consumed(&engine->delivery));
     if (!at.token)
-        at = (struct position){stream->start_state, stream->start_bytes, stream->start_row};
+        at = (struct rp_row_state){stream->start_state, stream->start_bytes, stream->start_row};
     return at;
 }
 
@@ -288,7 +281,7 @@ static json_t *ledger_entry(const struct rp_stream *stream, uint32_t number,
 void rp_stat_add_ledger(json_t *object, const struct rp_engine *engine)
 {
     uint32_t count = engine->config->source_count;
-    struct position at = position_of(engine);
+    struct rp_row_state at = ledger_state(engine);
     json_t *array = json_array(), *row = json_null(), *counted = json_null();
     struct rp_state_info info;
     struct rp_ledger_source *sources = rp_calloc(count, sizeof *sources);

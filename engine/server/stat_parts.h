@@ -14,17 +14,17 @@ static inline double rp_stat_seconds(uint64_t ns)
     return (double)ns * 1e-9;
 }
 
-/** How far the local ranks are: row, step, and the distance between the first and the last. */
+/** Row and step of the local ranks, and the distance between the first and the last rank. */
 void rp_stat_add_progress(json_t *object, const struct rp_engine *engine);
 /** The cost of all batches that a rank got; null if one has none. */
 void rp_stat_add_rank_cost(json_t *object, const struct rp_engine *engine,
                            const struct rp_ring *ring);
 /** Waiting of local ranks for each other, by cost; null if it is not known. */
 void rp_stat_add_imbalance(json_t *object, const struct rp_flow *flow);
-/** How fast it has gone, recently and since the engine started. */
+/** Tokens, steps and bytes read a second, recently and since the engine started. */
 void rp_stat_add_speed(json_t *object, const struct rp_engine *engine,
                        const struct rp_flow_counts *counts);
-/** Whether it serves, and why it does not. */
+/** The phase of the engine's life, and the error of a failed one. */
 void rp_stat_add_phase(json_t *object, const struct rp_engine_life *life);
 /** Saves, and their copies in the second location. */
 void rp_stat_add_saves(json_t *object, const struct rp_engine *engine);

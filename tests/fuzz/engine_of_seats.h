@@ -146,15 +146,11 @@ int __wrap_rp_engine_rejoin(struct rp_engine *asked, struct rp_seat *seat,
     return rp_ring_attach_trainer(seat->ring, seat->replica, 0, error);
 }
 
-const void *__wrap_rp_flow_state_at(const struct rp_flow *flow, uint64_t batch, size_t *bytes,
-                                    uint64_t *next_row);
-const void *__wrap_rp_flow_state_at(const struct rp_flow *flow, uint64_t batch, size_t *bytes,
-                                    uint64_t *next_row)
+struct rp_row_state __wrap_rp_flow_state_at(const struct rp_flow *flow, uint64_t batch);
+struct rp_row_state __wrap_rp_flow_state_at(const struct rp_flow *flow, uint64_t batch)
 {
     FUZZ_REQUIRE(!flow && batch == 0);
-    *bytes = sizeof KEPT_STATE;
-    *next_row = 0;
-    return KEPT_STATE;
+    return (struct rp_row_state){KEPT_STATE, sizeof KEPT_STATE, 0};
 }
 
 void __wrap_rp_flow_request_revalidation(const struct rp_flow *flow);

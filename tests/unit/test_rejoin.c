@@ -104,7 +104,7 @@ static int enter(void **state)
                                       .stream.config = &world.config,
 
                                       .delivery.numbering = {&sizes, &parts[0], 1},
-                                      .delivery.other = {&sizes, &parts[1], 1},
+                                      .delivery.trial = {&sizes, &parts[1], 1},
                                       .life.life_state = RP_LIFE_RUNNING,
                                       .delivery.state = RP_DELIVERY_RUNNING};
     return 0;
@@ -195,11 +195,11 @@ static void a_stream_that_moves_gives_its_memory_back_first(void **state)
 {
     (void)state;
     const struct rp_request request = {.state_bytes = 0};
-    const struct asked asked = {.seat = &world.seats[0], .request = &request};
+    const struct attach attach = {.seat = &world.seats[0], .request = &request};
     const struct rp_placement placement = {
         .action = RP_PLACEMENT_MOVE_ALL, .row = 150, .batch = 50};
     struct rp_error error;
-    assert_int_equal(move_all(&world.engine, &asked, &placement, &error), 0);
+    assert_int_equal(move_all(&world.engine, &attach, &placement, &error), 0);
     assert_int_equal(world.rebuilt, RINGS);
     assert_int_equal(world.engine.delivery.state, RP_DELIVERY_RUNNING);
 }

@@ -69,7 +69,7 @@ static bool has_others(const struct rp_rejoin_facts *f)
 
 static bool names_row(const struct rp_rejoin_facts *f)
 {
-    return f->asks_by == RP_ASKS_BY_ROW;
+    return f->requested_by == RP_BY_ROW;
 }
 
 /* ---- the specification ----------------------------------------------------------------------- */
@@ -148,8 +148,8 @@ static void fail_with(const struct rp_rejoin_facts *f, const struct rp_placement
         (long long)p->batch, (long long)base_of(f), (long long)f->start_row, f->has_failed,
         f->has_consumed, f->others, (long long)f->release, (long long)f->tail,
         (long long)f->lowest_other, f->position_is_known, f->memory_may_be_read,
-        (long long)f->position, f->asks_by, (long long)f->row, (long long)f->step_row, f->follows,
-        f->stream);
+        (long long)f->position, f->requested_by, (long long)f->row, (long long)f->step_row,
+        f->follows, f->stream);
 }
 
 /* Requirements beyond the specification: a consumer gets its row, and no attached one loses a
@@ -209,12 +209,12 @@ static uint64_t ask_everything(struct rp_rejoin_facts f)
                     continue;
                 f.stream = (enum rp_stream_of)stream;
                 f.follows = (enum rp_token_follows)follows;
-                f.asks_by = RP_ASKS_BY_ROW;
+                f.requested_by = RP_BY_ROW;
                 for (f.step_row = 0; f.step_row < 7; f.step_row++, asked++)
                     judge(&f);
                 f.step_row = ANY;
                 judge(&f);
-                f.asks_by = RP_ASKS_BY_TOKEN;
+                f.requested_by = RP_BY_TOKEN;
                 uint64_t places = follows == RP_FOLLOWS_NO_TOKEN ? 0
                                   : follows == RP_FOLLOWS_END    ? 6
                                                                  : 1;
@@ -228,7 +228,7 @@ static uint64_t ask_everything(struct rp_rejoin_facts f)
 /* Two ranks of two replicas. bits: further facts, and 16 times the number of `others`. */
 static uint64_t visit(uint64_t tail, uint64_t position, uint64_t other, unsigned bits)
 {
-    struct rp_rejoin_facts f = {.other = &renumbered,
+    struct rp_rejoin_facts f = {.trial = &renumbered,
                                 .tail = tail,
                                 .position = position,
                                 .lowest_other = other,
@@ -266,7 +266,7 @@ static void every_small_world_is_as_specified(void **state)
 
 /* A ring that has batches 2 and 3 of a run whose rows begin at 4; no consumer is attached. */
 static const struct rp_rejoin_facts middle = {.numbering = &numberings[4],
-                                              .other = &renumbered,
+                                              .trial = &renumbered,
                                               .start_row = 4,
                                               .has_consumed = true,
                                               .release = 2,
@@ -296,19 +296,19 @@ static void ends_by_name(void **state)
     struct rp_rejoin_facts f;
     enum rp_refusal none = RP_REFUSAL_NONE;
     check("a token of the end, in the padding, beside others",
-          WITH(f.row = 9, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_END,
+          WITH(f.row = 9, f.requested_by = RP_BY_TOKEN, f.follows = RP_FOLLOWS_END,
                f.position = f.release = 3, f.others = RP_OTHERS_ELSEWHERE),
           RP_PLACEMENT_KEEP, none, 10, 4);
     check("a token of the end, after others that are finished",
-          WITH(f.row = 13, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_END, f.tail = 6,
+          WITH(f.row = 13, f.requested_by = RP_BY_TOKEN, f.follows = RP_FOLLOWS_END, f.tail = 6,
                f.lowest_attached = 6, f.others = RP_OTHERS_ELSEWHERE),
           RP_PLACEMENT_KEEP, none, 16, 4);
     check("a token of the end, alone, is finished",
-          WITH(f.row = 9, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_END,
+          WITH(f.row = 9, f.requested_by = RP_BY_TOKEN, f.follows = RP_FOLLOWS_END,
                f.position = f.release = 3),
           RP_PLACEMENT_KEEP, none, 10, 4);
     check("the same with steps that it had not",
-          WITH(f.row = 21, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_END,
+          WITH(f.row = 21, f.requested_by = RP_BY_TOKEN, f.follows = RP_FOLLOWS_END,
                f.has_consumed = false),
           RP_PLACEMENT_MOVE_ALL, none, 22, 4);
 }
@@ -326,45 +326,45 @@ static void cases_by_name(void **state)
     check("the same beside others",
           WITH(f.position_is_known = false, f.others = RP_OTHERS_ELSEWHERE), RP_PLACEMENT_REBUILD,
           none, 4, 4);
-    check("its next batch is the ring's", WITH(f.row = 12, f.asks_by = RP_ASKS_BY_ROW),
+    check("its next batch is the ring's", WITH(f.row = 12, f.requested_by = RP_BY_ROW),
           RP_PLACEMENT_KEEP, none, 12, 4);
-    check("far ahead, alone", WITH(f.row = 20, f.asks_by = RP_ASKS_BY_ROW), RP_PLACEMENT_MOVE_ALL,
+    check("far ahead, alone", WITH(f.row = 20, f.requested_by = RP_BY_ROW), RP_PLACEMENT_MOVE_ALL,
           none, 20, 4);
     check("far ahead, beside others",
-          WITH(f.row = 20, f.asks_by = RP_ASKS_BY_ROW, f.others = RP_OTHERS_ELSEWHERE),
+          WITH(f.row = 20, f.requested_by = RP_BY_ROW, f.others = RP_OTHERS_ELSEWHERE),
           RP_PLACEMENT_MOVE_RING, none, 20, 4);
     check("ahead of a replica that reads",
-          WITH(f.row = 20, f.asks_by = RP_ASKS_BY_ROW, f.others = RP_OTHERS_IN_RING,
+          WITH(f.row = 20, f.requested_by = RP_BY_ROW, f.others = RP_OTHERS_IN_RING,
                f.lowest_other = 2),
           RP_PLACEMENT_KEEP, none, 20, 4);
     check("between two batches, beside others",
-          WITH(f.row = 9, f.asks_by = RP_ASKS_BY_ROW, f.others = RP_OTHERS_ELSEWHERE),
+          WITH(f.row = 9, f.requested_by = RP_BY_ROW, f.others = RP_OTHERS_ELSEWHERE),
           RP_PLACEMENT_REFUSE, RP_REFUSAL_NOT_NUMBERED, 9, 4);
     check("between two batches, alone: a new numbering",
-          WITH(f.row = 9, f.asks_by = RP_ASKS_BY_ROW), RP_PLACEMENT_MOVE_ALL, none, 9, 3);
-    check("its steps begin elsewhere", WITH(f.row = 8, f.step_row = 6, f.asks_by = RP_ASKS_BY_ROW),
+          WITH(f.row = 9, f.requested_by = RP_BY_ROW), RP_PLACEMENT_MOVE_ALL, none, 9, 3);
+    check("its steps begin elsewhere", WITH(f.row = 8, f.step_row = 6, f.requested_by = RP_BY_ROW),
           RP_PLACEMENT_MOVE_ALL, none, 8, 0);
     check("a step row that cannot be one",
-          WITH(f.row = 8, f.step_row = 5, f.asks_by = RP_ASKS_BY_ROW), RP_PLACEMENT_KEEP, none, 8,
+          WITH(f.row = 8, f.step_row = 5, f.requested_by = RP_BY_ROW), RP_PLACEMENT_KEEP, none, 8,
           4);
     check("the first token begins a step",
-          WITH(f.row = 6, f.has_consumed = false, f.asks_by = RP_ASKS_BY_TOKEN,
+          WITH(f.row = 6, f.has_consumed = false, f.requested_by = RP_BY_TOKEN,
                f.follows = RP_FOLLOWS_ROW),
           RP_PLACEMENT_MOVE_ALL, none, 6, 0);
     check("a later one does not",
-          WITH(f.row = 6, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_ROW),
+          WITH(f.row = 6, f.requested_by = RP_BY_TOKEN, f.follows = RP_FOLLOWS_ROW),
           RP_PLACEMENT_MOVE_ALL, none, 6, 4);
     check("another stream, beside others",
-          WITH(f.row = 8, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_ROW,
+          WITH(f.row = 8, f.requested_by = RP_BY_TOKEN, f.follows = RP_FOLLOWS_ROW,
                f.stream = RP_STREAM_OTHER, f.others = RP_OTHERS_ELSEWHERE),
           RP_PLACEMENT_REFUSE, RP_REFUSAL_OTHER_STREAM, 8, 4);
     check("another stream, alone",
-          WITH(f.row = 8, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_ROW,
+          WITH(f.row = 8, f.requested_by = RP_BY_TOKEN, f.follows = RP_FOLLOWS_ROW,
                f.stream = RP_STREAM_OTHER),
           RP_PLACEMENT_MOVE_ALL, none, 8, 4);
     check("a failed engine gives what there is", WITH(f.has_failed = true), RP_PLACEMENT_KEEP, none,
           8, 4);
-    check("and nothing else", WITH(f.has_failed = true, f.row = 20, f.asks_by = RP_ASKS_BY_ROW),
+    check("and nothing else", WITH(f.has_failed = true, f.row = 20, f.requested_by = RP_BY_ROW),
           RP_PLACEMENT_REFUSE, RP_REFUSAL_FAILED, 20, 4);
     check("a seat ahead of its ring, alone, which says nothing",
           WITH(f.position = 6, f.lowest_other = 2), RP_PLACEMENT_MOVE_ALL, none, 16, 4);
@@ -375,7 +375,7 @@ static void a_step_row_beside_a_token_is_not_looked_at(void **state)
     (void)state;
     struct rp_rejoin_facts f;
     check("a token, and a row at which no step begins",
-          WITH(f.row = 8, f.step_row = 6, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_ROW),
+          WITH(f.row = 8, f.step_row = 6, f.requested_by = RP_BY_TOKEN, f.follows = RP_FOLLOWS_ROW),
           RP_PLACEMENT_KEEP, RP_REFUSAL_NONE, 8, 4);
 }
 
@@ -387,9 +387,9 @@ static void rows_are_counted_from_the_base_row(void **state)
     struct rp_numbering scratch;
     open_numbering(&scratch, by_three.stages, 0);
     f.numbering = &by_three;
-    f.other = &scratch;
+    f.trial = &scratch;
     f.release = f.position = 1;
-    f.asks_by = RP_ASKS_BY_ROW;
+    f.requested_by = RP_BY_ROW;
     f.row = 7; /* batch 1, from base row 4 */
     f.step_row = 4;
     struct rp_placement p = rp_rejoin_decide(&f);

@@ -355,7 +355,7 @@ static void a_document_of_a_new_file_wakes_the_watcher(void **state)
 {
     (void)state;
     start_a_calm_watcher();
-    rp_residency_tell(&residency);
+    rp_residency_announce(&residency);
     wait_until_mapped();
     rp_residency_stop(&residency);
     rp_residency_close(&residency);
@@ -374,7 +374,7 @@ static void a_new_file_behind_the_watcher_is_looked_at(void **state)
     residency.at_stretch = 1;
     residency.taken = rp_a64_load_relaxed(&taken);
     assert_non_null(stretches = add_file(0, FILE_BYTES));
-    rp_residency_tell(&residency);
+    rp_residency_announce(&residency);
     rp_residency_start(&residency);
     wait_until_mapped();
     rp_residency_stop(&residency);
@@ -388,9 +388,9 @@ static void later_documents_leave_the_watcher_calm(void **state)
     (void)state;
     start_a_calm_watcher();
     rp_residency_stop(&residency);
-    rp_residency_tell(&residency);
+    rp_residency_announce(&residency);
     assert_true(rp_a32_exchange_acquire(&residency.has_new_file, 0));
-    rp_residency_tell(&residency);
+    rp_residency_announce(&residency);
     assert_false(rp_a32_load_relaxed(&residency.has_new_file));
     rp_residency_close(&residency);
 }

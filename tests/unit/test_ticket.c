@@ -92,23 +92,21 @@ static void a_state_is_found_under_its_own_position(void **state)
     (void)state;
     struct rp_arena arena;
     open_arena(&arena);
-    size_t bytes;
-    uint64_t row;
     for (uint64_t k = 0; k < 40; k++)
-        assert_null(rp_arena_state_at(&arena, k, &bytes, &row));
+        assert_null(rp_arena_state_at(&arena, k).token);
     struct rp_state_slot *slot = rp_arena_state(&arena, 21);
     slot->bytes = 7;
     slot->next_row = 1234;
     memcpy(slot + 1, "twenty", 7);
     rp_a64_store_release(&slot->position, 22);
     rp_arena_reset(&arena); /* a new start of the flow keeps them */
-    const void *found = rp_arena_state_at(&arena, 21, &bytes, &row);
-    assert_non_null(found);
-    assert_int_equal(bytes, 7);
-    assert_int_equal(row, 1234);
-    assert_string_equal(found, "twenty");
-    assert_null(rp_arena_state_at(&arena, 5, &bytes, &row));
-    assert_null(rp_arena_state_at(&arena, 37, &bytes, &row));
+    struct rp_row_state found = rp_arena_state_at(&arena, 21);
+    assert_non_null(found.token);
+    assert_int_equal(found.bytes, 7);
+    assert_int_equal(found.row, 1234);
+    assert_string_equal(found.token, "twenty");
+    assert_null(rp_arena_state_at(&arena, 5).token);
+    assert_null(rp_arena_state_at(&arena, 37).token);
     rp_arena_close(&arena);
 }
 

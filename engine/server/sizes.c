@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory.c — the memory and the number of descriptors of an engine, known before it runs.
+/* sizes.c — the sizes of an engine that are known before it runs: rings, flow, memory, descriptors.
  *
  * The engine touches its rings in full, the prefetch ring soon after the first batch
  * (flow/prefault.h), so their sizes are resident sizes. Mapped files (indexes, and token files that
@@ -8,16 +8,15 @@
  * stays in memory for as long as the engine runs, with its contents, about as large as the rings'
  * batches at that save.
  *
- * A catch-up flow (flow/catch_up.h) exists only while a rank catches up, so the memory of one is a
- * number of its own. Several ranks may catch up at a time, each with a flow. */
+ * A catch-up flow (flow/catch_up.h) exists only while a rank catches up, so its memory is counted
+ * apart. Several ranks may catch up at a time, each with a flow. */
+#include "server/sizes.h"
+
 #include "cache/cache.h"
 #include "corpus/sides.h"
 #include "flow/catch_up.h"
 #include "flow/descriptors.h"
 #include "flow/prefill.h"
-#include "flow/flow.h"
-#include "server/rings.h"
-#include "shm/ring.h"
 #include "stream.h"
 
 /* Heap and stacks of a process, without the state tokens. */
