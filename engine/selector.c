@@ -22,14 +22,14 @@ static int lengths(const void *context, const uint64_t *documents, uint32_t coun
                    union rp_value *values, struct rp_error *error)
 {
     const struct rp_selector *selection = context;
-    return rp_source_own_lengths(selection->source, documents, count, values, error);
+    return rp_source_own_lengths(selection->source, documents, count, &values->word, error);
 }
 
 static int shards(const void *context, const uint64_t *documents, uint32_t count,
                   union rp_value *values, struct rp_error *error)
 {
     const struct rp_selector *selection = context;
-    return rp_source_shard_numbers(selection->source, documents, count, values, error);
+    return rp_source_shard_numbers(selection->source, documents, count, &values->word, error);
 }
 
 static int find_column(const void *context, const char *name, const void **column_out,
