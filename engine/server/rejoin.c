@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bits.h"
 #include "base/clock.h"
 #include "base/defect.h"
 #include "base/log.h"
@@ -89,6 +90,15 @@ static enum rp_others others_of(const struct rp_delivery *delivery, const struct
     return rp_delivery_has_consumer(delivery, NULL) ? RP_OTHERS_ELSEWHERE : RP_OTHERS_NONE;
 }
 
+static uint64_t lowest_attached(const struct rp_delivery *delivery)
+{
+    uint64_t lowest = UINT64_MAX;
+    for (uint32_t s = 0; s < delivery->seat_count; s++)
+        if (rp_seat_is_attached(&delivery->seats[s]))
+            lowest = rp_min_u64(lowest, rp_seat_position(&delivery->seats[s]));
+    return lowest;
+}
+
 static struct rp_rejoin_facts facts_of(struct rp_engine *engine, const struct asked *asked)
 {
     const struct rp_seat *seat = asked->seat;
@@ -101,6 +111,7 @@ static struct rp_rejoin_facts facts_of(struct rp_engine *engine, const struct as
         .has_consumed = RP_DEFECT(count_steps_from_attach) ? engine->delivery.had_consumer
                                                            : engine->delivery.has_consumed,
         .others = others_of(&engine->delivery, ring),
+        .lowest_attached = lowest_attached(&engine->delivery),
         .release = ring->release,
         .tail = ring->tail,
         .lowest_other = rp_seat_lowest_position(ring, seat->replica, UINT64_MAX),

@@ -7,7 +7,7 @@
 #include "shm/layout.h"
 
 /* The row for a token of the end of the stream: after the last step or, where others are attached,
- * the seat's position if that is in the padding of the last step. */
+ * in the padding of that step, where the table of the head comment has it. */
 static uint64_t row_after_end(const struct rp_rejoin_facts *facts)
 {
     const struct rp_numbering_part *part = rp_numbering_of_row(facts->numbering, facts->row);
@@ -15,9 +15,12 @@ static uint64_t row_after_end(const struct rp_rejoin_facts *facts)
     if (facts->others == RP_OTHERS_NONE && !RP_DEFECT(pad_after_end))
         return part->row + rp_div_up(rows, part->step_rows) * part->step_rows;
     uint64_t batch = part->batch + rp_div_up(rows, part->batch_rows);
-    uint64_t step_batches = rp_numbering_step_batches(part);
-    if (facts->position > batch && facts->position - batch < step_batches)
+    uint64_t end = batch + rp_numbering_step_batches(part);
+    uint64_t others = facts->lowest_attached;
+    if (facts->position >= batch && facts->position < end)
         batch = facts->position;
+    else if (others >= batch && others < end)
+        batch = others;
     return rp_numbering_row(facts->numbering, batch);
 }
 

@@ -12,8 +12,9 @@
  *            the state; so a token of the end of the stream leaves open how much padding its
  *            consumer has released. If no other consumer is attached, the stream is finished for
  *            this one: it is placed after that step, and gets no batch. If others are attached, it
- *            ends with them: it gets the seat's position if that is in the padding of that step,
- *            else the first batch after the last row.
+ *            ends with them. It is placed at the first of these that is in the padding of that
+ *            step, or at its end: the seat's position; the lowest position of the others; the
+ *            first batch after the last row.
  *   NOTHING  The seat's position; if that is unknown (seat.h), the start row of the engine,
  *            because this consumer has released nothing.
  *
@@ -98,6 +99,7 @@ struct rp_rejoin_facts {
     bool has_failed;   /* the engine publishes no more batches */
     bool has_consumed; /* some consumer released a batch and has detached */
     enum rp_others others;
+    uint64_t lowest_attached; /* the lowest position of a consumer of any ring, or UINT64_MAX */
 
     /* the ring's */
     uint64_t release, tail;

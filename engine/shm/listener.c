@@ -18,6 +18,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -109,6 +110,28 @@ static int fail_lock_file(int directory_fd, const char *path, const char *name,
                               "one on a disk or in memory that this user may write to",
                    "run directory %s: cannot %s %s: %s", path, is_there ? "open" : "create", name,
                    strerror(-code));
+}
+
+bool rp_run_is_held(const char *run_dir, const char *run)
+{
+    struct rp_run_dirs dirs;
+    struct rp_error error;
+    char name[RP_NAME_BYTES];
+    bool is_held = false;
+    if (rp_run_dirs_list(&dirs, run_dir, &error) < 0)
+        return false;
+    make_name(name, run, "lock");
+    for (unsigned i = 0; i < dirs.count; i++) {
+        int directory = rp_run_dir_open(dirs.paths[i], &error);
+        int fd = directory < 0 ? -1 : openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        is_held |= fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+        if (fd >= 0)
+            close(fd);
+        if (directory >= 0)
+            close(directory);
+    }
+    rp_run_dirs_free(&dirs);
+    return is_held;
 }
 
 /* One try at NAME.lock: -EAGAIN when the last holder removed it while we were opening it. */

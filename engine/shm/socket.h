@@ -50,6 +50,10 @@ RP_MUST_CHECK int rp_listener_accept(struct rp_listener *listener, struct rp_err
 /** Remove socket, lock and, if it is ours and empty, the directory. */
 void rp_listener_close(struct rp_listener *listener);
 
+/** Whether a process holds the name: a live engine, or one that starts or ends and does not listen.
+ */
+bool rp_run_is_held(const char *run_dir, const char *run);
+
 /** Connect to an engine (blocking socket). -RP_E_GONE if none runs under that name (the hint says
  * how to start one), or if it accepts no connection for some seconds. */
 RP_MUST_CHECK int rp_socket_connect(const char *run_dir, const char *run, struct rp_error *error);

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Step boundaries, and that a finished stream is finished: engine/plan/STREAM.md section 6."""
 
+import numpy
 import pytest
 import ringpack
 from ringpack._state import token_of
+from stream_kit import Engine, Ranks, wait_until
 
 STEP = 12  # rows, of jobs that continue from the states of others with steps of 6
 
@@ -48,6 +50,23 @@ def test_control_padding_behind_the_end_is_noticed(make, ended, broken, monkeypa
     with make(global_batch_size=STEP, program=broken) as loader:
         loader.load_state_dict(ended[0])
         assert {batch.tokens_real for batch in loader} == {0}
+
+
+def test_ranks_that_begin_at_the_end_end_together(program, folder):
+    """The rings hold the whole stream when the first rank attaches, so no other seat is moved."""
+    numpy.arange(1, 301, dtype="<u2").tofile(folder / "few.bin")
+    source = {"shards": [str(folder / "few.bin")], "format": "raw", "dtype": "u16", "eos": 300}
+    config = {"sources": [source], "seq_len": 64, "batch_size": 1, "global_batch_size": 16}
+    config |= {"dp_world_size": 2, "prefetch_factor": 8, "num_epochs": 1}
+    state = None
+    for run in "first", "second":
+        engine = Engine(program, folder, {**config, "run": run})
+        wait_until(lambda: ringpack.stat(run, folder)["ended"])
+        with Ranks(engine, 2, state) as ranks:
+            turns = list(ranks.turns())
+            state = ranks.tokens()[0]
+        assert len(turns) == (8 if run == "first" else 0)
+        assert engine.stop() == 0
 
 
 def last_row(make, looks, **changes):

@@ -3,6 +3,7 @@
 them, each evaluation is a whole pass from its first row, and no pass starts an engine."""
 
 import base64
+import fcntl
 import json
 import os
 import signal
@@ -291,6 +292,19 @@ def test_a_killed_engine_is_replaced_within_a_pass(open_streams, held_out, folde
         ringpack.stat(held.run, folder)
 
 
+def test_an_evaluation_begins_while_its_engine_dies(open_streams, held_out, folder):
+    with open_streams() as train:
+        next(train)
+        held, main = train.stream("eval"), pid_of(train, folder)
+        pids = [main, ringpack.stat(f"{train.run}.eval", folder)["pid"]]
+        [os.kill(pid, signal.SIGSTOP) for pid in pids]  # nobody answers
+        later = threading.Timer(0.3, lambda: [os.kill(pid, signal.SIGKILL) for pid in pids])
+        later.start()
+        assert rows_of(held, held_out) == list(range(3 * len(held)))
+        later.join()
+        assert pid_of(train, folder) != main and next(train).first_row == 3
+
+
 KILLED = """
 import os, ringpack, sys
 loader = ringpack.Loader(run="served", run_dir=sys.argv[1]).stream("eval")
@@ -373,6 +387,18 @@ def test_a_killed_serve_leaves_no_engine_and_starts_again(serve, folder):
     assert again.poll() is None
     for name, pid in zip(("eval", "other"), children):
         assert ringpack.stat(f"served.{name}", folder)["pid"] != pid
+
+
+def test_a_name_that_is_held_for_a_moment_is_waited_for(serve, folder, held_out):
+    """As by the engine of a killed one that still ends, and answers nobody."""
+    with open(folder / "served.eval.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        later = threading.Timer(1.5, lock.close)
+        later.start()
+        serve()
+        later.join()
+    with ringpack.Loader(run="served", run_dir=folder) as train:
+        assert rows_of(train.stream("eval"), held_out)
 
 
 def test_commands_take_a_stream(serve, folder, program, held_out):

@@ -78,14 +78,18 @@ static bool names_row(const struct rp_rejoin_facts *f)
 static uint64_t row_to_give(const struct rp_rejoin_facts *f)
 {
     uint64_t position_row = base_of(f) + f->position * BATCH, row = f->row;
+    uint64_t others_row = base_of(f) + f->lowest_attached * BATCH;
     if (row == ANY)
         return f->position_is_known ? position_row : f->start_row;
     if (names_row(f) || f->follows != RP_FOLLOWS_END || row < base_of(f))
         return row;
     while ((row - base_of(f)) % (has_others(f) ? BATCH : STEP)) /* padding fills the last one */
         row++;
-    bool is_padding = has_others(f) && position_row > row && position_row < row + STEP;
-    return is_padding ? position_row : row;
+    if (!has_others(f))
+        return row;
+    if (position_row >= row && position_row < row + STEP)
+        return position_row;
+    return others_row >= row && others_row < row + STEP ? others_row : row;
 }
 
 /* The first row of a step, as the consumer counts; ANY if it does not say. */
@@ -211,9 +215,12 @@ static uint64_t ask_everything(struct rp_rejoin_facts f)
                 f.step_row = ANY;
                 judge(&f);
                 f.asks_by = RP_ASKS_BY_TOKEN;
-                if (follows != RP_FOLLOWS_NO_TOKEN)
+                uint64_t places = follows == RP_FOLLOWS_NO_TOKEN ? 0
+                                  : follows == RP_FOLLOWS_END    ? 6
+                                                                 : 1;
+                for (f.lowest_attached = 0; f.lowest_attached < places; f.lowest_attached++)
                     judge(&f);
-                asked += 2;
+                asked += 1 + places;
             }
     return asked;
 }
@@ -283,6 +290,29 @@ static void check(const char *what, struct rp_rejoin_facts facts, enum rp_placem
 #define WITH(...)                                                                                  \
     (f = middle, (void)(__VA_ARGS__), f) /* middle, but for some assignments to fields of f */
 
+static void ends_by_name(void **state)
+{
+    (void)state;
+    struct rp_rejoin_facts f;
+    enum rp_refusal none = RP_REFUSAL_NONE;
+    check("a token of the end, in the padding, beside others",
+          WITH(f.row = 9, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_END,
+               f.position = f.release = 3, f.others = RP_OTHERS_ELSEWHERE),
+          RP_PLACEMENT_KEEP, none, 10, 4);
+    check("a token of the end, after others that are finished",
+          WITH(f.row = 13, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_END, f.tail = 6,
+               f.lowest_attached = 6, f.others = RP_OTHERS_ELSEWHERE),
+          RP_PLACEMENT_KEEP, none, 16, 4);
+    check("a token of the end, alone, is finished",
+          WITH(f.row = 9, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_END,
+               f.position = f.release = 3),
+          RP_PLACEMENT_KEEP, none, 10, 4);
+    check("the same with steps that it had not",
+          WITH(f.row = 21, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_END,
+               f.has_consumed = false),
+          RP_PLACEMENT_MOVE_ALL, none, 22, 4);
+}
+
 static void cases_by_name(void **state)
 {
     (void)state;
@@ -324,18 +354,6 @@ static void cases_by_name(void **state)
     check("a later one does not",
           WITH(f.row = 6, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_ROW),
           RP_PLACEMENT_MOVE_ALL, none, 6, 4);
-    check("a token of the end, in the padding, beside others",
-          WITH(f.row = 9, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_END,
-               f.position = f.release = 3, f.others = RP_OTHERS_ELSEWHERE),
-          RP_PLACEMENT_KEEP, none, 10, 4);
-    check("a token of the end, alone, is finished",
-          WITH(f.row = 9, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_END,
-               f.position = f.release = 3),
-          RP_PLACEMENT_KEEP, none, 10, 4);
-    check("the same with steps that it had not",
-          WITH(f.row = 21, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_END,
-               f.has_consumed = false),
-          RP_PLACEMENT_MOVE_ALL, none, 22, 4);
     check("another stream, beside others",
           WITH(f.row = 8, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_ROW,
                f.stream = RP_STREAM_OTHER, f.others = RP_OTHERS_ELSEWHERE),
@@ -395,6 +413,7 @@ int main(void)
         cmocka_unit_test(a_step_row_beside_a_token_is_not_looked_at),
         cmocka_unit_test(rows_are_counted_from_the_base_row),
         cmocka_unit_test(cases_by_name),
+        cmocka_unit_test(ends_by_name),
         cmocka_unit_test(every_small_world_is_as_specified),
     };
     return cmocka_run_group_tests(tests, open_numberings, close_numberings);

@@ -21,7 +21,7 @@
 #include "base/thread.h"
 #include "cmd_config.h"
 #include "config/keys.h"
-#include "ringpack/client.h"
+#include "shm/socket.h"
 
 #ifndef CLOSE_RANGE_CLOEXEC
 #define CLOSE_RANGE_CLOEXEC (1u << 2)
@@ -30,8 +30,9 @@
 #define SECOND_NS UINT64_C(1000000000)
 #define DEATHS_MAX 10u
 #define YOUNG_NS (60 * SECOND_NS)
-#define NAME_NS (45 * SECOND_NS) /* for an engine that has the name; see LEFT_WAIT_NS of it */
-#define END_NS (60 * SECOND_NS)  /* for children, which save nothing */
+#define NAME_NS (45 * SECOND_NS)     /* for an engine that has the name; see LEFT_WAIT_NS of it */
+#define ENDS_SOON_NS (2 * SECOND_NS) /* for an engine that ends without a trainer to wait for */
+#define END_NS (60 * SECOND_NS)      /* for children, which save nothing */
 #define PAUSE_NS (SECOND_NS / 10)
 
 /* The engine of a stream. pid 0: it is to be started at due_ns. */
@@ -152,13 +153,11 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
-/* Does another engine have the name of this stream's? */
+/* Does another engine have the name of this stream's? That of a parent that was killed may still
+ * be ending. */
 static bool is_taken(const struct rp_other_streams *engines, struct child *child)
 {
-    char *text = NULL;
-    bool answers = rp_run_stat(engines->run_dir, child->run, &text, NULL) != -RP_E_GONE;
-    rp_text_free(text);
-    if (!answers) {
+    if (!rp_run_is_held(engines->run_dir, child->run)) {
         child->named_ns = 0;
         return false;
     }
@@ -173,7 +172,7 @@ static void start_when_due(const struct rp_other_streams *engines, struct child 
         return;
     int code = is_taken(engines, child) ? -EBUSY : start(engines, child);
     if (code < 0)
-        child->due_ns = rp_now_ns() + SECOND_NS / 2;
+        child->due_ns = rp_now_ns() + PAUSE_NS;
     if (code < 0 && code != -EBUSY)
         rp_log(RP_LOG_WARNING, "the engine of stream %s cannot be started: %s; trying again",
                child->name, rp_strerror(code));
@@ -277,13 +276,14 @@ static void end_children(struct rp_other_streams *engines, bool at_once)
     }
 }
 
-/* Let the process go on once each child has started, has failed, or waits for its name. */
+/* Let the process go on once each child has started, has failed, or waits long for its name. */
 static void settle(struct rp_other_streams *engines)
 {
     bool is_settled = true;
     for (size_t i = 0; i < engines->count; i++) {
         const struct child *child = &engines->children[i];
-        is_settled &= child->was_ready || child->is_given_up || child->named_ns;
+        bool waits = child->named_ns && rp_now_ns() - child->named_ns > ENDS_SOON_NS;
+        is_settled &= child->was_ready || child->is_given_up || waits;
     }
     if (!is_settled)
         return;

@@ -165,8 +165,7 @@ class Attached(Placed):
             asked = self._asked
             if asked is not None:
                 self._token, self._left, self._asked = asked.state(), asked, None
-            if self._command is not None:
-                self._start_engine_there()
+            self._start_own_engine()
             left = max(0.0, deadline - time.monotonic())
             try:
                 return self._try_engine(begin, min(left, attempt))
@@ -197,8 +196,11 @@ class Attached(Placed):
         is_older = "stream_version: 1 in the state token" in str(failure)  # plan/token.c
         return is_other_stage or is_raised or (is_older and self._config is not None)
 
-    def _start_engine_there(self) -> None:
-        """Start our engine; at our state if it can start at no other place."""
+    def _start_own_engine(self) -> None:
+        """Start our engine, if there is to be one; at our state if it can start at no other
+        place."""
+        if self._command is None:
+            return
         try:
             self._start_engine()
         except RingpackError as failure:

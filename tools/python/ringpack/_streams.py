@@ -204,14 +204,15 @@ class Streamed(Passing):
         super()._settle()
         self._connection["run"] = f"{self._parent.run}.{self._name}"
 
+    def _start_own_engine(self) -> None:
+        if self._parent is None:
+            super()._start_own_engine()
+        else:
+            self._parent._start_own_engine()
+
     def _attach_once(self) -> Client:
-        parent = self._parent
-        if parent is not None:
-            parent._settle()
-            if parent._command is not None:
-                parent._start_engine()
         client = super()._attach_once()
-        if parent is None and self._names is None:
+        if self._parent is None and self._names is None:
             self._names = self._find_names()  # here, and not in a signal handler that saves
         return client
 

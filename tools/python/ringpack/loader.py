@@ -106,8 +106,9 @@ class Loader(Streamed):
         state_dict() and the position are that far behind (0; found out for Lightning). ValueError
         below 0.
     restart: True: each loop over a finite stream begins at its first row, as over a DataLoader,
-        except for the first loop after a state was loaded. False: a loop continues where the last
-        one stopped, and is empty after the end. Default: False; with return_type="torch" True if
+        except for the first loop of a loader, and the first one after a state was loaded or
+        reset(): it continues after next(). False: a loop continues where the last one stopped, and
+        is empty after the end. Default: False; with return_type="torch" True if
         num_epochs is given, else a loop continues where the last one stopped, and begins at the
         first row after the end.
     start_engine: True: this process starts the engine; False: attach only; None (default): the
