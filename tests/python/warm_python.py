@@ -10,9 +10,9 @@ command is. Any other use of `python` starts the real one. With RP_LONG all do.
     warm_python.py serve SOCKET MODULE...   the server
     warm_python.py run ARGUMENT...          what the commands are
 
-A check has 150 files of tests, and each imports pytest, numpy and perhaps torch: a third of a second
-to six. ctest_twice starts a server for each line of TESTS, too, and ctest's commands send it theirs.
-Without these servers, as with `ctest` and tools/test, pytest starts anew.
+A check has 150 files of tests, and each imports pytest, numpy and perhaps torch: a third of a
+second to six. ctest_twice starts a server for each line of TESTS, too, and ctest's commands send
+it theirs. Without these servers, as with `ctest` and tools/test, pytest starts as ever.
 
     warm_python.py serve_tests FOLDER       the servers for ctest_twice, while it lives
     warm_python.py test NAME ARGUMENT...    pytest with these arguments, by the server NAME"""
