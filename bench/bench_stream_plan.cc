@@ -2,9 +2,10 @@
 // row, in both versions of the stream. Items are documents, so 1 / items_per_second is the time of
 // a document: permutation, mixing and packing together. No token is read anywhere. version_1 and
 // version_2 have all features off; feature has one of version 2 on, with 8 sources and `lookahead`;
-// resume is the time of a start from a state token, whose bytes it shows; resume_in_window
-// likewise, inside of a deal window, whose planning is the time of window. spread shows the share
-// of the largest document in a step of 32 rows (mean and greatest over 500 steps) and the padding.
+// selected shows numbers of documents, and selections that pass over most of them; resume is the
+// time of a start from a state token, whose bytes it shows; resume_in_window likewise, inside of a
+// deal window, whose planning is the time of window. spread shows the share of the largest document
+// in a step of 32 rows (mean and greatest over 500 steps) and the padding.
 //
 // Lengths are lognormal (median 400, sigma 1.2, 1 … 100 000), drawn once from a fixed generator.
 #include <benchmark/benchmark.h>
@@ -252,6 +253,28 @@ void feature(benchmark::State &state)
     state.SetLabel(names[which]);
 }
 
+// Takes so many of 10 documents, at random, without a column.
+template <uint32_t TAKEN>
+int counts_at_random(const void *, const uint64_t *documents, uint32_t count, uint8_t *counts,
+                     rp_error *)
+{
+    for (uint32_t i = 0; i < count; i++)
+        counts[i] = (static_cast<uint32_t>(documents[i]) * 2654435761u >> 16) % 10 < TAKEN;
+    return 0;
+}
+
+// One source of so many documents. The order is computed over the next power of two, so a number
+// right above one costs the most.
+void selected(benchmark::State &state)
+{
+    stream inputs(RP_PACKING_LOOKAHEAD, 1);
+    inputs.sources[0].documents = static_cast<uint64_t>(state.range(0));
+    if (state.range(1) < 10)
+        inputs.sources[0].view.counts = state.range(1) == 1 ? counts_at_random<1>
+                                                            : counts_at_random<5>;
+    plan_rows(state, inputs);
+}
+
 // The plan at a row, from the state token there. The token's bound does not depend on the row.
 void resume_at(benchmark::State &state, stream &inputs, int64_t begin)
 {
@@ -443,6 +466,9 @@ void both(benchmark::internal::Benchmark *bench)
 BENCHMARK(version_1)->Apply(both);
 BENCHMARK(version_2)->Apply(both);
 BENCHMARK(feature)->ArgName("feature")->DenseRange(0, FEATURES - 1);
+BENCHMARK(selected)
+    ->ArgNames({"documents", "taken_of_10"})
+    ->ArgsProduct({{2107637, 2936012, 4194304}, {1, 5, 10}});
 BENCHMARK(resume)->ArgNames({"row", "sources"})->ArgsProduct({{100, 10000, 1000000}, {1, 8, 64}});
 BENCHMARK(resume_in_window)
     ->ArgNames({"steps", "sixteenths"})

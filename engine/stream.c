@@ -85,10 +85,10 @@ static void take_recorded_range(struct rp_source_spec *spec, const struct rp_rec
 }
 
 /* The entries of a row are one read. */
-static int check_sides(const struct rp_config *config, struct rp_corpus **corpus,
+static int check_sides(const struct rp_config *config, const struct rp_corpus *corpus,
                        struct rp_error *error)
 {
-    const struct rp_sides *sides = rp_corpus_sides(*corpus);
+    const struct rp_sides *sides = rp_corpus_sides(corpus);
     int code = 0;
     for (uint32_t c = 0; c < sides->count && code == 0; c++) {
         uint64_t bytes = (config->seq_len + 1ull) * sides->columns[c].type.bytes; /* of tokens */
@@ -97,11 +97,30 @@ static int check_sides(const struct rp_config *config, struct rp_corpus **corpus
                            "column `%s`: expected at most %u bytes of a row, found %" PRIu64,
                            sides->columns[c].name, SIDE_ROW_BYTES_MAX, bytes);
     }
-    if (code < 0) {
-        rp_corpus_close(*corpus);
-        *corpus = NULL;
-    }
     return code;
+}
+
+/* Documents of a corpus that `ringpack convert` tokenized are pairs if it says so; documents that
+ * were tokenized elsewhere are taken as pairs in their order. */
+static int check_pairs(const struct rp_config *config, const struct rp_corpus *corpus,
+                       struct rp_error *error)
+{
+    char mask[RP_MASK_NAME_BYTES + 64];
+    if (strcmp(config->profile, "pairs") != 0 ||
+        !rp_ids_know_tokenizer(rp_corpus_tokenizer(corpus)))
+        return 0;
+    for (uint32_t i = 0; i < config->source_count; i++) {
+        const struct rp_source *source = rp_corpus_source(corpus, i);
+        rp_source_mask_text(source, mask, sizeof mask);
+        if (strncmp(mask, RP_MASK_OF_PAIRS, strlen(RP_MASK_OF_PAIRS)) != 0)
+            return rp_fail(error, -RP_E_CONFIG,
+                           "make pairs of rows with `chosen` and `rejected`, without --mask none: "
+                           "`ringpack convert -o OUTPUT --tokenizer TOKENIZER pairs.jsonl`",
+                           "profile: pairs: source \"%s\" has no pairs: expected documents with "
+                           "the mask " RP_MASK_OF_PAIRS ", found mask %s",
+                           rp_source_name(source), mask);
+    }
+    return 0;
 }
 
 int rp_stream_open_corpus_with(struct rp_corpus **corpus_out, const struct rp_config *config,
@@ -127,7 +146,16 @@ int rp_stream_open_corpus_with(struct rp_corpus **corpus_out, const struct rp_co
     spec.sides = &sides;
     int code = rp_corpus_open(corpus_out, &spec, error);
     free(specs);
-    return code < 0 ? code : check_sides(config, corpus_out, error);
+    if (code < 0)
+        return code;
+    code = check_sides(config, *corpus_out, error);
+    if (code == 0)
+        code = check_pairs(config, *corpus_out, error);
+    if (code < 0) {
+        rp_corpus_close(*corpus_out);
+        *corpus_out = NULL;
+    }
+    return code;
 }
 
 int rp_stream_open_corpus(struct rp_corpus **corpus_out, const struct rp_config *config,
@@ -139,7 +167,7 @@ int rp_stream_open_corpus(struct rp_corpus **corpus_out, const struct rp_config 
 uint64_t rp_stream_object_bytes(const struct rp_corpus *corpus)
 {
     uint64_t bytes = 0;
-    uint32_t count = rp_corpus_first_object(corpus) ? rp_corpus_shard_count(corpus) : 0;
+    uint32_t count = rp_corpus_first_object(corpus) ? rp_corpus_read_count(corpus) : 0;
     for (uint32_t i = 0; i < count; i++)
         if (rp_corpus_shard(corpus, i)->url)
             bytes += rp_align_up(rp_corpus_shard(corpus, i)->bytes, RP_BLOCK_BYTES);

@@ -28,6 +28,7 @@
     X(count_rows_before_state, "plan --state also counts the rows before its state")               \
     X(count_published, "a checkpoint is cut at the published batches, not at the consumed ones")   \
     X(drop_exported_field, "the JSON of a state lacks one field of its token")                     \
+    X(edit_past_limits, "limits of stages that are over may be edited")                            \
     X(end_stages_as_streams, "trainers are told the end of a stage as the end of the stream")      \
     X(fetch_during_fill, "a reader fetches a range that is being fetched into the cache")          \
     X(forget_detach, "the end of a connection does not change the state of its seat")              \
@@ -63,6 +64,9 @@
     X(side_of_neighbour, "each token has the entry of the next token of the file")                 \
     X(side_not_shifted, "side columns of labels are not shifted as labels are")                    \
     X(ignore_side_length, "the entries of a side column are not counted when it is opened")        \
+    X(trust_hashes_of_store, "fetched hashes of a side column are not compared with its header")   \
+    X(trust_side_size, "the size of a side column's file is not compared with its header")         \
+    X(value_for_inserted, "a token without a value in a list takes the value of the next one")     \
     X(landmark_of_another_stream, "a landmark of a stream with other weights is loaded")           \
     X(leave_out_dir_fsync, "a checkpoint's directory is not synced after the rename")              \
     X(leave_out_last_look, "a save and a stop do not look whether token files have changed")       \

@@ -129,6 +129,11 @@ bool rp_text_has_suffix(const char *text, const char *suffix)
     return length > tail && !strcmp(text + length - tail, suffix);
 }
 
+size_t rp_text_stem(const char *text, const char *suffix)
+{
+    return strlen(text) - (rp_text_has_suffix(text, suffix) ? strlen(suffix) : 0);
+}
+
 /* The optimal string alignment distance. */
 static size_t word_distance(const char *a, const char *b)
 {

@@ -33,6 +33,8 @@ void rp_text_millionths(uint64_t number, char *text, size_t bytes);
 
 /** Whether `text` ends with `suffix` and has something before it: a file name with an extension. */
 bool rp_text_has_suffix(const char *text, const char *suffix);
+/** The bytes of a text without `suffix`, if it has that; else all of its bytes. */
+size_t rp_text_stem(const char *text, const char *suffix);
 
 /** Put a question mark in the place of each byte that belongs to no valid UTF-8 character, as in a
  * path in another encoding, or where a text was cut within a character. */

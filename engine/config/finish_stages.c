@@ -177,6 +177,13 @@ static int check_rows(struct walk *walk)
     const struct rp_config_stage *stage = walk->stage;
     uint32_t most = stage->max_docs_per_row, group = walk->config->group;
     bool is_new = sets(walk, RP_STAGE_KEY_seq_len) || sets(walk, RP_STAGE_KEY_align);
+    if (walk->config->is_repeated && walk->number > 0 && sets(walk, RP_STAGE_KEY_seq_len) &&
+        walk->seq_len != stage->seq_len) /* such a stage ends the engine, and each pass with it */
+        return FAIL_STAGE(walk, seq_len, "make two streams of it, one of each seq_len",
+                          "stage %u changes seq_len from %u to %u, and a pass over stream %s has "
+                          "rows of one length",
+                          walk->number, walk->seq_len, stage->seq_len,
+                          rp_config_stream_name(walk->config));
     if (sets(walk, RP_STAGE_KEY_seq_len))
         walk->seq_len = stage->seq_len;
     if (sets(walk, RP_STAGE_KEY_align))

@@ -11,7 +11,7 @@
 
 #define BUFFER_BYTES (1u << 20)
 
-int rp_buffered_look(struct rp_buffered *file, uint64_t first, uint64_t count, const uint8_t **out,
+int rp_buffered_view(struct rp_buffered *file, uint64_t first, uint64_t count, const uint8_t **out,
                      struct rp_error *error)
 {
     static const uint8_t nothing[1];

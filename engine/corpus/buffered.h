@@ -18,7 +18,7 @@ struct rp_buffered {
 };
 
 /** The bytes [first, first + count), which must be inside the file. Valid until the next call. */
-RP_MUST_CHECK int rp_buffered_look(struct rp_buffered *file, uint64_t first, uint64_t count,
+RP_MUST_CHECK int rp_buffered_view(struct rp_buffered *file, uint64_t first, uint64_t count,
                                    const uint8_t **out, struct rp_error *error);
 /** Free the memory. */
 void rp_buffered_release(struct rp_buffered *file);

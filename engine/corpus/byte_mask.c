@@ -48,9 +48,9 @@ int rp_byte_mask_find(struct rp_byte_mask *mask, char *path, const char *name, c
     return code;
 }
 
-int rp_byte_mask_of_olmo(struct rp_byte_mask *mask, const struct rp_probe *probe,
-                         const struct rp_mask_choice *choice, struct rp_layout *layout,
-                         struct rp_error *error)
+int rp_byte_mask_find_olmo(struct rp_byte_mask *mask, const struct rp_probe *probe,
+                           const struct rp_mask_choice *choice, struct rp_layout *layout,
+                           struct rp_error *error)
 {
     const char *slash = strrchr(probe->path, '/'), *base = slash ? slash + 1 : probe->path;
     const struct rp_companion *kind = rp_byte_masks_of_olmo;
@@ -114,7 +114,7 @@ int rp_byte_mask_read(struct rp_byte_mask *mask, uint64_t document, uint64_t beg
                                        .count = (uint32_t)(end - begin)};
     if (!mask->path || end - begin > UINT32_MAX) /* the sink refuses the latter */
         return 0;
-    int code = rp_buffered_look(&mask->file, begin, end - begin, &entries.entries, error);
+    int code = rp_buffered_view(&mask->file, begin, end - begin, &entries.entries, error);
     return code < 0 ? code : rp_mask_spans(&mask->spans, &mask->rule, &entries, error);
 }
 

@@ -30,11 +30,12 @@ RP_MUST_CHECK int rp_byte_mask_find(struct rp_byte_mask *mask, char *path, const
                                     const char *hint, const struct rp_probe *probe,
                                     const struct rp_mask_choice *choice, struct rp_layout *layout,
                                     struct rp_error *error);
-/** As rp_byte_mask_find, for a file of OLMo: the mask of token_ids_*.npy is labels_mask_*.npy, that
- * of input_ids*.npy is label_mask*.npy. A mask that was chosen by name is NAME_*.npy. */
-RP_MUST_CHECK int rp_byte_mask_of_olmo(struct rp_byte_mask *mask, const struct rp_probe *probe,
-                                       const struct rp_mask_choice *choice,
-                                       struct rp_layout *layout, struct rp_error *error);
+/** As rp_byte_mask_find, by OLMo's names, also for raw files: token_ids_*.npy has
+ * labels_mask_*.npy, input_ids*.npy has label_mask*.npy. A mask that was chosen by name is
+ * NAME_*.npy. */
+RP_MUST_CHECK int rp_byte_mask_find_olmo(struct rp_byte_mask *mask, const struct rp_probe *probe,
+                                         const struct rp_mask_choice *choice,
+                                         struct rp_layout *layout, struct rp_error *error);
 
 /** Open the file at mask->path, which must have one byte for each token. No effect without a
  * mask. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* columns — values of many documents at once (corpus.h). The memory of all values of a batch is
+/* columns — values of many documents at once (corpus.h). The values of BATCH documents are
  * prefetched before the first is read. */
 #include <errno.h>
 #include <inttypes.h>
@@ -16,7 +16,7 @@ struct rp_column {
     const struct rp_source *source;
     enum rp_index_column_type type;
     char name[RP_INDEX_COLUMN_NAME_BYTES];
-    const struct rp_index_column **segments; /* by segment; NULL: none of its documents is used */
+    const struct rp_index_column **segments; /* by segment; NULL: it has no used documents */
 };
 
 /* ---- open ------------------------------------------------------------------------------------ */
@@ -31,7 +31,7 @@ static int fail_index(const struct rp_source *source, const char *name, struct r
                    source->name, name);
 }
 
-/* A column of the source with nearly that name, or NULL. */
+/* The column of the source whose name is nearest; NULL: none is near. */
 static const char *near_name(const struct rp_source *source, const struct rp_index *index,
                              const char *name)
 {
@@ -82,7 +82,7 @@ static int find_segments(struct rp_column *column, struct rp_error *error)
         const struct rp_index_column *of = column_of(source->segments[g], column->name);
         column->segments[g] = of;
         bool is_used = source->first[g] < source->first[g + 1] &&
-                       source->first[g] < source->skipped + source->documents;
+                       source->first[g] < source->before_range + source->documents;
         if (!of && is_used && missing == source->segment_count)
             missing = g;
         if (of && column->type != RP_INDEX_COLUMN_NONE && column->type != of->type)
@@ -173,7 +173,7 @@ bool rp_column_root(const struct rp_column *column, uint32_t i, uint64_t *first_
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* The value of a document: a byte of a column's data. */
+/* The place of a value in the data of a column. */
 struct place {
     const struct rp_index_column *column;
     uint64_t byte;
@@ -185,12 +185,12 @@ static void find_places(const struct rp_column *column, const uint64_t *document
     const struct rp_source *source = column->source;
     uint32_t width = rp_index_column_width(column->type);
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t document = documents[i] + source->skipped;
+        uint64_t document = documents[i] + source->before_range;
         uint32_t g = rp_source_segment_number(source, document);
         places[i].column = column->segments[g];
         places[i].byte = (document - source->first[g]) * width;
         __builtin_prefetch(places[i].column->tree.data + places[i].byte);
-        rp_source_note_asked(source, source->segments[g]);
+        rp_source_mark_used(source, source->segments[g]);
     }
 }
 
@@ -200,14 +200,14 @@ static void find_places_in_one(const struct rp_column *column, const uint64_t *d
 {
     const struct rp_index_column *only = column->segments[0];
     const uint8_t *data = only->tree.data;
-    uint64_t skipped = column->source->skipped;
+    uint64_t before_range = column->source->before_range;
     uint32_t width = rp_index_column_width(column->type);
     for (uint32_t i = 0; i < count; i++) {
         places[i].column = only;
-        places[i].byte = (documents[i] + skipped) * width;
+        places[i].byte = (documents[i] + before_range) * width;
         __builtin_prefetch(data + places[i].byte);
     }
-    rp_source_note_asked(column->source, column->source->segments[0]);
+    rp_source_mark_used(column->source, column->source->segments[0]);
 }
 
 #define TAKE(id, type, wide)                                                                       \
@@ -243,7 +243,8 @@ static void take(enum rp_index_column_type type, const struct place *places, uin
 static int fail_value(const struct rp_column *column, uint64_t document, struct rp_error *error)
 {
     const struct rp_source *source = column->source;
-    const struct rp_index_segment *segment = rp_source_segment(source, document + source->skipped);
+    const struct rp_index_segment *segment = rp_source_segment(source,
+                                                               document + source->before_range);
     return rp_fail(error, -RP_E_CORRUPT,
                    "run `ringpack inspect --scan` on the index, and write the column again: "
                    "`ringpack annotate` with --replace",
@@ -271,40 +272,11 @@ int rp_column_values(const struct rp_column *column, const uint64_t *documents, 
     return 0;
 }
 
-/* ---- built-in columns ------------------------------------------------------------------------ */
-
-uint64_t rp_source_first(const struct rp_source *source)
-{
-    return source->skipped;
-}
-
-int rp_source_own_lengths(const struct rp_source *source, const uint64_t *documents, uint32_t count,
-                          void *values, struct rp_error *error)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        uint64_t document = documents[i] + source->skipped;
-        const struct rp_index_segment *segment = rp_source_segment(source, document);
-        rp_documents_expect(segment, document - segment->first_document);
-    }
-    struct rp_index_segment *one = rp_source_segment(source, documents[0] + source->skipped);
-    rp_documents_check_ahead(one, documents[0] + source->skipped - one->first_document);
-    for (uint32_t i = 0; i < count; i++) {
-        uint64_t document = documents[i] + source->skipped;
-        const struct rp_index_segment *segment = rp_source_segment(source, document);
-        rp_source_note_asked(source, segment);
-        uint64_t length = rp_documents_length(segment, document - segment->first_document);
-        if (length == UINT64_MAX)
-            return rp_source_explain(source, documents[i], error);
-        memcpy((uint8_t *)values + 8 * (size_t)i, &length, 8);
-    }
-    return 0;
-}
-
 int rp_source_shard_numbers(const struct rp_source *source, const uint64_t *documents,
-                            uint32_t count, void *values, struct rp_error *error)
+                            uint32_t count, uint64_t *numbers, struct rp_error *error)
 {
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t document = documents[i] + source->skipped;
+        uint64_t document = documents[i] + source->before_range;
         const struct rp_index_segment *segment = rp_source_segment(source, document);
         uint32_t own = segment->opened
                            ? 0
@@ -316,9 +288,8 @@ int rp_source_shard_numbers(const struct rp_source *source, const uint64_t *docu
                            "source `%s`, document %" PRIu64 ": the page of %s that has its shard "
                            "differs from its hash",
                            source->name, documents[i], segment->index->path);
-        rp_source_note_asked(source, segment);
-        uint64_t number = (uint64_t)segment->first_shard + own;
-        memcpy((uint8_t *)values + 8 * (size_t)i, &number, 8);
+        rp_source_mark_used(source, segment);
+        numbers[i] = (uint64_t)segment->first_shard + own;
     }
     return 0;
 }

@@ -43,6 +43,11 @@ uint64_t rp_source_tokens(const struct rp_source *source)
     return source->tokens;
 }
 
+uint64_t rp_source_first(const struct rp_source *source)
+{
+    return source->before_range;
+}
+
 uint32_t rp_source_shards(const struct rp_source *source)
 {
     return source->shard_count;
@@ -97,15 +102,7 @@ const char *rp_corpus_index_path(const struct rp_corpus *corpus)
     return corpus->index ? corpus->index->path : NULL;
 }
 
-uint64_t rp_corpus_bytes(const struct rp_corpus *corpus)
-{
-    uint64_t bytes = 0;
-    for (uint32_t s = 0; s < corpus->source_count; s++)
-        bytes += corpus->sources[s].bytes;
-    return bytes;
-}
-
-/* Shards are visited only in a source that has both files and objects. */
+/* Only a source with both files and objects needs a visit of its shards. */
 static uint64_t file_bytes(const struct rp_source *source)
 {
     uint64_t bytes = 0;
@@ -124,16 +121,16 @@ uint64_t rp_corpus_file_bytes(const struct rp_corpus *corpus)
     for (uint32_t s = 0; s < corpus->source_count; s++)
         bytes += file_bytes(&corpus->sources[s]);
     for (uint32_t c = 0; c < corpus->sides.count; c++)
-        bytes += corpus->sides.columns[c].bytes;
+        bytes += corpus->sides.columns[c].file_bytes;
     return bytes;
 }
 
 uint32_t rp_corpus_file_count(const struct rp_corpus *corpus)
 {
-    uint32_t count = corpus->sides.count * corpus->shard_count;
+    uint32_t count = 0;
     for (uint32_t s = 0; s < corpus->source_count; s++)
         count += corpus->sources[s].shard_count - corpus->sources[s].objects;
-    return count;
+    return count * (1 + corpus->sides.count);
 }
 
 uint32_t rp_corpus_widest(const struct rp_corpus *corpus)
@@ -144,7 +141,7 @@ uint32_t rp_corpus_widest(const struct rp_corpus *corpus)
     return widest;
 }
 
-/* A segment says how many objects it has; nearly always its first shard is one. */
+/* Nearly always the first shard of a segment with objects is one. */
 const struct rp_shard *rp_corpus_first_object(const struct rp_corpus *corpus)
 {
     const struct rp_shard *found = NULL;
@@ -199,29 +196,29 @@ struct rp_index_segment *rp_source_segment(const struct rp_source *source, uint6
     return source->segments[rp_source_segment_number(source, document)];
 }
 
-/* *looked is the index that was checked last: all segments of a corpus index have one. */
-static int look_at(const struct rp_index_segment *segment, const struct rp_index **looked,
-                   struct rp_error *error)
+/* *checked is the index that was checked last: all segments of a corpus index share one. */
+static int revalidate(const struct rp_index_segment *segment, const struct rp_index **checked,
+                      struct rp_error *error)
 {
-    int code = segment->opened ? rp_shard_look(segment->opened, error) : 0;
-    if (code < 0 || !segment->index || segment->index == *looked)
+    int code = segment->opened ? rp_shard_revalidate(segment->opened, error) : 0;
+    if (code < 0 || !segment->index || segment->index == *checked)
         return code;
-    *looked = segment->index;
-    return rp_index_look(segment->index, error);
+    *checked = segment->index;
+    return rp_index_revalidate(segment->index, error);
 }
 
-int rp_corpus_look(const struct rp_corpus *corpus, struct rp_error *error)
+int rp_corpus_revalidate(const struct rp_corpus *corpus, struct rp_error *error)
 {
-    const struct rp_index *looked = NULL;
+    const struct rp_index *checked = NULL;
     for (uint32_t i = 0; i < rp_div_up(corpus->segment_count, 64); i++) {
-        uint64_t asked = rp_a64_load_relaxed(&corpus->asked[i]);
-        if (asked)
-            rp_a64_and_relaxed(&corpus->asked[i], ~asked);
-        for (uint64_t left = asked; left; left &= left - 1) {
+        uint64_t used = rp_a64_load_relaxed(&corpus->used[i]);
+        if (used)
+            rp_a64_and_relaxed(&corpus->used[i], ~used);
+        for (uint64_t left = used; left; left &= left - 1) {
             uint32_t number = 64 * i + (uint32_t)__builtin_ctzll(left);
-            int code = look_at(corpus->segments[number], &looked, error);
-            if (code < 0) { /* as any check until it is restored */
-                rp_a64_or_relaxed(&corpus->asked[i], asked);
+            int code = revalidate(corpus->segments[number], &checked, error);
+            if (code < 0) { /* later checks fail as well, until the file is restored */
+                rp_a64_or_relaxed(&corpus->used[i], used);
                 return code;
             }
         }
@@ -229,53 +226,69 @@ int rp_corpus_look(const struct rp_corpus *corpus, struct rp_error *error)
     return 0;
 }
 
-static uint64_t length_of(const struct rp_source *source, uint64_t document)
+static uint64_t length_of(const struct rp_source *source, uint64_t document, bool drops_untrained)
 {
     const struct rp_index_segment *segment = rp_source_segment(source, document);
     uint64_t own = document - segment->first_document;
-    rp_source_note_asked(source, segment);
-    int has_span = source->drop_untrained ? rp_documents_has_span(segment, own) : 1;
+    rp_source_mark_used(source, segment);
+    int has_span = drops_untrained ? rp_documents_has_span(segment, own) : 1;
     return has_span > 0 ? rp_documents_length(segment, own) : has_span == 0 ? 0 : UINT64_MAX;
 }
 
-uint64_t rp_source_length(const void *source_lengths, uint64_t document)
+uint64_t rp_source_length(const void *source_of_plan, uint64_t document)
 {
-    const struct rp_source *source = source_lengths;
-    return length_of(source, document + source->skipped);
+    const struct rp_source *source = source_of_plan;
+    return length_of(source, document + source->before_range, source->drop_untrained);
 }
 
 static void length_many(const struct rp_source *source, const uint64_t *documents, uint32_t count,
-                        uint64_t *tokens)
+                        bool drops_untrained, uint64_t *tokens)
 {
     for (uint32_t i = 0; i < count; i++) {
         const struct rp_index_segment *segment = rp_source_segment(source, documents[i]);
-        rp_documents_expect(segment, documents[i] - segment->first_document);
-        if (source->drop_untrained)
-            rp_spans_expect(&segment->table.spans, documents[i] - segment->first_document);
+        rp_documents_prefetch(segment, documents[i] - segment->first_document);
+        if (drops_untrained)
+            rp_spans_prefetch(&segment->table.spans, documents[i] - segment->first_document);
     }
-    /* While the cache misses are under way: check ahead in the segment of one of the documents,
-     * which is a large one more often. */
+    /* While the cache misses are under way, check ahead in one segment: the first document is most
+     * often in a large one. */
     struct rp_index_segment *segment = rp_source_segment(source, documents[0]);
     rp_documents_check_ahead(segment, documents[0] - segment->first_document);
     for (uint32_t i = 0; i < count; i++)
-        tokens[i] = length_of(source, documents[i]);
+        tokens[i] = length_of(source, documents[i], drops_untrained);
 }
 
-void rp_source_length_many(const void *source_lengths, const uint64_t *documents, uint32_t count,
-                           uint64_t *tokens)
+static void lengths_in_range(const struct rp_source *source, const uint64_t *documents,
+                             uint32_t count, bool drops_untrained, uint64_t *tokens)
 {
-    const struct rp_source *source = source_lengths;
     uint64_t moved[64];
-    if (source->skipped == 0) {
-        length_many(source, documents, count, tokens);
+    if (source->before_range == 0) {
+        length_many(source, documents, count, drops_untrained, tokens);
         return;
     }
     for (uint32_t at = 0; at < count; at += RP_ARRAY_COUNT(moved)) {
         uint32_t some = (uint32_t)rp_min_u64(RP_ARRAY_COUNT(moved), count - at);
         for (uint32_t i = 0; i < some; i++)
-            moved[i] = documents[at + i] + source->skipped;
-        length_many(source, moved, some, tokens + at);
+            moved[i] = documents[at + i] + source->before_range;
+        length_many(source, moved, some, drops_untrained, tokens + at);
     }
+}
+
+void rp_source_length_many(const void *source_of_plan, const uint64_t *documents, uint32_t count,
+                           uint64_t *tokens)
+{
+    const struct rp_source *source = source_of_plan;
+    lengths_in_range(source, documents, count, source->drop_untrained, tokens);
+}
+
+int rp_source_own_lengths(const struct rp_source *source, const uint64_t *documents, uint32_t count,
+                          uint64_t *lengths, struct rp_error *error)
+{
+    lengths_in_range(source, documents, count, false, lengths);
+    for (uint32_t i = 0; i < count; i++)
+        if (lengths[i] == UINT64_MAX)
+            return rp_source_explain(source, documents[i], error);
+    return 0;
 }
 
 /* Where a document is: in a segment, and in one of its shards. */
@@ -283,11 +296,11 @@ struct place {
     const struct rp_index_segment *segment;
     const struct rp_shard *shard;
     uint32_t shard_number; /* in the corpus */
-    uint64_t document;     /* the segment's */
-    uint64_t row;          /* the shard's */
+    uint64_t in_segment;   /* number of the document in the segment */
+    uint64_t in_shard;     /* and in the shard */
 };
 
-/* NULL, or a fault. The shard is found first, so that a message can name it. */
+/* Sets *place. Returns NULL, or the fault: place->shard then is the corpus index's stand-in. */
 static const char *find(const struct rp_source *source, uint64_t document, struct place *place)
 {
     const struct rp_index_segment *segment = rp_source_segment(source, document);
@@ -295,14 +308,14 @@ static const char *find(const struct rp_source *source, uint64_t document, struc
     uint64_t first = 0;
     *place = (struct place){.segment = segment,
                             .shard = &source->corpus->damaged,
-                            .document = document - segment->first_document};
+                            .in_segment = document - segment->first_document};
     if (!segment->opened) {
-        own = rp_index_shard_of(segment, place->document);
-        first = own == UINT32_MAX ? UINT64_MAX : rp_index_first(segment, own);
+        own = rp_index_shard_of(segment, place->in_segment);
+        first = own == UINT32_MAX ? UINT64_MAX : rp_index_documents_before(segment, own);
     }
-    if (first > place->document)
+    if (first > place->in_segment)
         return "the page of the index that says in which shard it is differs from its hash";
-    place->row = place->document - first;
+    place->in_shard = place->in_segment - first;
     place->shard_number = source->first_shard + segment->first_shard + own;
     place->shard = rp_corpus_shard(source->corpus, place->shard_number);
     return place->shard->segment ? NULL
@@ -317,7 +330,7 @@ static const char *locate(const struct rp_source *source, uint64_t document, str
     const char *problem = find(source, document, place);
     return problem ? problem
                    : rp_documents_locate(place->segment, rp_token_width(place->shard->type),
-                                         place->shard->bytes, place->document, tokens, byte);
+                                         place->shard->bytes, place->in_segment, tokens, byte);
 }
 
 /* The command that mends the entry of a document. */
@@ -339,15 +352,15 @@ int rp_source_explain(const struct rp_source *source, uint64_t document, struct 
 {
     struct place place;
     uint64_t tokens, offset;
-    const char *problem = locate(source, document + source->skipped, &place, &tokens, &offset);
+    const char *problem = locate(source, document + source->before_range, &place, &tokens, &offset);
     if (!problem && source->drop_untrained &&
-        rp_documents_has_span(place.segment, place.document) < 0)
+        rp_documents_has_span(place.segment, place.in_segment) < 0)
         problem = "the page of the index that has its spans differs from its hash";
     char hint[sizeof error->hint];
     hint_of(&place, hint, sizeof hint);
     return rp_fail(error, -RP_E_CORRUPT, hint,
                    "source `%s`, document %" PRIu64 " (document %" PRIu64 " of %s): %s",
-                   source->name, document, place.row, place.shard->path,
+                   source->name, document, place.in_shard, place.shard->path,
                    problem ? problem : "its index entry was bad and is good now");
 }
 
@@ -355,9 +368,9 @@ int rp_source_extent(const struct rp_source *source, uint64_t document, struct r
                      struct rp_error *error)
 {
     struct place place;
-    const char *problem = locate(source, document + source->skipped, &place, &extent->tokens,
+    const char *problem = locate(source, document + source->before_range, &place, &extent->tokens,
                                  &extent->byte_offset);
-    rp_source_note_asked(source, place.segment);
+    rp_source_mark_used(source, place.segment);
     if (problem)
         return rp_source_explain(source, document, error);
     extent->shard = place.shard_number;
@@ -366,11 +379,11 @@ int rp_source_extent(const struct rp_source *source, uint64_t document, struct r
 }
 
 const char *rp_source_provenance(const struct rp_source *source, uint64_t document,
-                                 uint64_t *row_out)
+                                 uint64_t *number_out)
 {
     struct place place;
-    (void)find(source, document + source->skipped, &place); /* else the path is the index's */
-    *row_out = place.row;
+    (void)find(source, document + source->before_range, &place); /* else the path is the index's */
+    *number_out = place.in_shard;
     return place.shard->path;
 }
 
@@ -390,16 +403,18 @@ bool rp_source_has_mask(const struct rp_source *source)
 int rp_source_has_span(const struct rp_source *source, uint64_t document)
 {
     RP_DASSERT(source->has_mask);
-    const struct rp_index_segment *segment = rp_source_segment(source, document + source->skipped);
-    return rp_documents_has_span(segment, document + source->skipped - segment->first_document);
+    const struct rp_index_segment *segment = rp_source_segment(source,
+                                                               document + source->before_range);
+    return rp_documents_has_span(segment,
+                                 document + source->before_range - segment->first_document);
 }
 
 static struct rp_part own_part(const struct rp_source *source, const struct rp_part *part,
                                const struct rp_index_segment **segment)
 {
     struct rp_part own = *part;
-    *segment = rp_source_segment(source, part->document + source->skipped);
-    own.document = part->document + source->skipped - (*segment)->first_document;
+    *segment = rp_source_segment(source, part->document + source->before_range);
+    own.document = part->document + source->before_range - (*segment)->first_document;
     return own;
 }
 
@@ -407,12 +422,12 @@ static int fail_spans(const struct rp_source *source, const struct rp_part *part
                       const char *problem, struct rp_error *error)
 {
     struct place place;
-    (void)find(source, part->document + source->skipped, &place);
+    (void)find(source, part->document + source->before_range, &place);
     return rp_fail(error, -RP_E_CORRUPT,
                    place.segment->opened ? "run `ringpack index` again with the same mask"
                                          : "run `ringpack index -c CONFIG` again",
                    "source `%s`, document %" PRIu64 " (document %" PRIu64 " of %s): %s",
-                   source->name, part->document, place.row, place.shard->path, problem);
+                   source->name, part->document, place.in_shard, place.shard->path, problem);
 }
 
 int rp_source_spans(const struct rp_source *source, const struct rp_part *part, struct rp_span *out,
@@ -431,22 +446,24 @@ int rp_source_is_trained(const struct rp_source *source, const struct rp_part *p
     RP_ASSERT(source->has_mask);
     const struct rp_index_segment *segment;
     struct rp_part own = own_part(source, part, &segment);
-    int reached = rp_documents_spans_reach(segment, &own);
+    int reached = rp_documents_spans_overlap(segment, &own);
     return reached < 0 ? fail_spans(source, part, "its spans are damaged", error) : reached;
 }
 
-void rp_source_expect_extent(const struct rp_source *source, uint64_t document)
+void rp_source_prefetch_extent(const struct rp_source *source, uint64_t document)
 {
-    const struct rp_index_segment *segment = rp_source_segment(source, document + source->skipped);
-    uint64_t own = document + source->skipped - segment->first_document;
-    rp_documents_expect_extent(segment, own);
+    const struct rp_index_segment *segment = rp_source_segment(source,
+                                                               document + source->before_range);
+    uint64_t own = document + source->before_range - segment->first_document;
+    rp_documents_prefetch_extent(segment, own);
     if (source->has_mask)
-        rp_spans_expect(&segment->table.spans, own);
+        rp_spans_prefetch(&segment->table.spans, own);
 }
 
-void rp_source_expect_spans(const struct rp_source *source, uint64_t document)
+void rp_source_prefetch_spans(const struct rp_source *source, uint64_t document)
 {
-    const struct rp_index_segment *segment = rp_source_segment(source, document + source->skipped);
-    rp_spans_expect_first(&segment->table.spans,
-                          document + source->skipped - segment->first_document);
+    const struct rp_index_segment *segment = rp_source_segment(source,
+                                                               document + source->before_range);
+    rp_spans_prefetch_first(&segment->table.spans,
+                            document + source->before_range - segment->first_document);
 }

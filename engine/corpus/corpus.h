@@ -4,7 +4,7 @@
  *
  * A shard is one file in which every document is one contiguous run of little-endian integers.
  * Formats differ only in how they state the begin of each document; this module hides that behind
- * an extent table. It reads indexes and sampled blocks, never whole token files (rp_index_build
+ * an extent table. It reads indexes and sampled blocks, never whole token files (rp_sidecar_build
  * does, once, for the user).
  *
  * Indexes are mapped, so memory does not grow with a corpus that has them. Threads: open and close
@@ -23,8 +23,8 @@
 #include "corpus/spans.h"
 #include "corpus/tokenizer_id.h"
 
-/* The formats: identifier, name. Their order is that of the numbers in sidecars, so a new one comes
- * last. Each has a reader (readers.h).
+/* The formats: identifier, name. Sidecars have the numbers of this order, so a new one comes last.
+ * Each has a reader (readers.h).
  *
  *     MEGATRON  NAME.bin + NAME.idx, MMIDIDX version 1
  *     RAW       headerless tokens (nanoGPT .bin); needs dtype and eos
@@ -33,8 +33,8 @@
  *     ARROW     Arrow IPC, as a stream or a file (Hugging Face datasets, Feather), uncompressed
  *     DATATROVE datatrove's .ds with its .ds.index and .ds.metadata
  *     MDS       a shard of mosaicml-streaming, uncompressed
- *     LITDATA   a chunk of litData for its TokensLoader, uncompressed, with index.json in its
- * folder OLMO      OLMo's headerless .npy, with the .csv.gz of its documents; needs dtype */
+ *     LITDATA   a chunk of litData's TokensLoader, uncompressed, with index.json in its folder
+ *     OLMO      OLMo's headerless .npy, with the .csv.gz of its documents; needs dtype */
 #define RP_FORMAT_LIST(X)                                                                          \
     X(MEGATRON, "megatron")                                                                        \
     X(RAW, "raw")                                                                                  \
@@ -51,9 +51,9 @@ enum rp_format {
     RP_FORMAT_LIST(RP_FORMAT_ENUM) RP_FORMAT_COUNT
 };
 
-/* How one token is stored: identifier, name, bytes, bits of an id. All are read as unsigned
- * numbers, so that a negative one of a signed type has more bits than an id may have; so have ids
- * of u64 from 2^63 on. Numbered in sidecars, so a new one comes last. */
+/* How one token is stored: identifier, name, bytes, bits of an id. Tokens are read as unsigned
+ * numbers, so a negative number has more bits than an id may have and is refused as too large, and
+ * so is a u64 from 2^63 on. Sidecars have the numbers of the types, so a new type comes last. */
 #define RP_TOKEN_LIST(X)                                                                           \
     X(U8, "u8", 1, 8)                                                                              \
     X(U16, "u16", 2, 16)                                                                           \
@@ -71,7 +71,7 @@ uint32_t rp_token_bits(enum rp_token_type type);  /* bits of an id, without the 
 #define RP_EOS_NONE (-1)
 /* Sidecar hashes cover blocks of this many bytes; checked reads are rounded to it. */
 #define RP_BLOCK_BYTES 4096u
-/* The name of a column, with its NUL. */
+/* The name of a column of token ids, with its NUL. */
 #define RP_COLUMN_BYTES 32u
 
 /* Two numbers, a dash and a NUL. */
@@ -82,7 +82,7 @@ uint32_t rp_token_bits(enum rp_token_type type);  /* bits of an id, without the 
  * bytewise within one pattern). */
 struct rp_source_spec {
     const char *name;
-    uint64_t weight; /* only carried */
+    uint64_t weight; /* for the plan: not used here */
     const char *const *shards;
     uint32_t shard_count;
     enum rp_format format;
@@ -94,13 +94,15 @@ struct rp_source_spec {
     bool keeps_untrained;  /* with drop_untrained: they keep their lengths, and only their fragments
                               are left out. The fingerprint is the same */
     const char *documents; /* the range of documents that is used (range.h); NULL = all */
-    /* FIRST-END that bounds of percent gave when the run began, in place of them; empty: none */
+    /* The numbers FIRST-END that a range in percent had when the run began: they replace
+     * `documents`. Empty: none */
     char recorded[RP_RECORDED_RANGE_BYTES];
 };
 
-/* Callback of the opening thread, called possibly several times, before each step that may take
- * long: replies of a store, a walk over a shard without a sidecar. A negative code, with its error,
- * ends the opening. */
+/* A callback that opening calls, on its own thread, before each step that may take long: replies of
+ * a store, a walk over a shard without a sidecar. A negative code, with its error, ends the
+ * opening.
+ */
 struct rp_corpus_gate {
     int (*pass)(void *context, struct rp_error *error);
     void *context;
@@ -136,7 +138,7 @@ uint32_t rp_corpus_source_count(const struct rp_corpus *corpus);
 const struct rp_source *rp_corpus_source(const struct rp_corpus *corpus, uint32_t source);
 const char *rp_source_name(const struct rp_source *source);
 uint64_t rp_source_documents(const struct rp_source *source);
-uint64_t rp_source_first(const struct rp_source *source);  /* documents before its range */
+uint64_t rp_source_first(const struct rp_source *source);  /* the documents before its range */
 uint64_t rp_source_tokens(const struct rp_source *source); /* in all its documents */
 
 uint32_t rp_source_shards(const struct rp_source *source);
@@ -183,18 +185,19 @@ const char *rp_column_type(const struct rp_column *column); /* "u8", …, "f64" 
 RP_MUST_CHECK int rp_column_values(const struct rp_column *column, const uint64_t *documents,
                                    uint32_t count, void *values, struct rp_error *error);
 
-/** The root of the column in segment i of those with documents, and the number of documents before
- * it, those before the range of the source included. False: there are not so many, or no document
- * of the source is in it or after it. */
+/** The root of the column in the i-th segment that has documents, and the number of documents of
+ * all shards before that segment. False: there is no such segment, or the column has no values
+ * there, as it may be behind the range of the source. */
 bool rp_column_root(const struct rp_column *column, uint32_t i, uint64_t *first_out,
                     struct rp_hash128 *root_out);
 
-/** The own tokens of documents, which `drop_untrained` does not change, and the numbers of their
- * shards in the source: u64 each. -RP_E_CORRUPT. */
+/** The tokens of documents, whatever drop_untrained says; and the numbers of their shards in the
+ * source. -RP_E_CORRUPT. */
 RP_MUST_CHECK int rp_source_own_lengths(const struct rp_source *source, const uint64_t *documents,
-                                        uint32_t count, void *values, struct rp_error *error);
+                                        uint32_t count, uint64_t *lengths, struct rp_error *error);
 RP_MUST_CHECK int rp_source_shard_numbers(const struct rp_source *source, const uint64_t *documents,
-                                          uint32_t count, void *values, struct rp_error *error);
+                                          uint32_t count, uint64_t *numbers,
+                                          struct rp_error *error);
 
 /** Report the damage of a document whose rp_source_length is UINT64_MAX. */
 int rp_source_explain(const struct rp_source *source, uint64_t document, struct rp_error *error);
@@ -211,15 +214,15 @@ struct rp_extent {
 RP_MUST_CHECK int rp_source_extent(const struct rp_source *source, uint64_t document,
                                    struct rp_extent *extent, struct rp_error *error);
 
-/** Prefetch the index entry of a document before a call of rp_source_extent. */
-void rp_source_expect_extent(const struct rp_source *source, uint64_t document);
-/** Prefetch its first span, some time after rp_source_expect_extent. The source has a mask. */
-void rp_source_expect_spans(const struct rp_source *source, uint64_t document);
+/** Prefetch the index entry that rp_source_extent reads. */
+void rp_source_prefetch_extent(const struct rp_source *source, uint64_t document);
+/** Prefetch its first span, some time after rp_source_prefetch_extent. The source has a mask. */
+void rp_source_prefetch_spans(const struct rp_source *source, uint64_t document);
 
-/** The token file of a document, and its number there (*row_out): the row of a table, or the
- * document of a Megatron index. The string belongs to the corpus. */
+/** The token file of a document, and the document's number in that file. The string belongs to the
+ * corpus. */
 const char *rp_source_provenance(const struct rp_source *source, uint64_t document,
-                                 uint64_t *row_out);
+                                 uint64_t *number_out);
 
 /** Whether the run uses a mask of this source. Without one, every token is trained. */
 bool rp_source_has_mask(const struct rp_source *source);
@@ -241,12 +244,11 @@ RP_MUST_CHECK int rp_source_spans(const struct rp_source *source, const struct r
 int rp_source_is_trained(const struct rp_source *source, const struct rp_part *part,
                          struct rp_error *error);
 
-/* The documents that a source uses, as numbers in its shards: first … end - 1, and `all` there are.
- */
+/* The documents that a source uses, counted over its shards: [first, end) of `all`. */
 struct rp_source_range {
     uint64_t first, end, all;
-    bool is_open;    /* no END was declared: documents that are appended belong to it */
-    bool is_percent; /* the bounds follow from `all` */
+    bool is_open;    /* no END was declared, so appended documents belong to it */
+    bool is_percent; /* the bounds were declared in percent of `all` */
 };
 struct rp_source_range rp_source_range(const struct rp_source *source);
 
@@ -262,13 +264,13 @@ struct rp_shard {
     const uint64_t *block_hashes; /* XXH3-64 of each block; NULL without a sidecar */
     uint64_t block_count;
     uint64_t documents, tokens;
-    /* At open; all zero if the token file was missing. A listed shard is not opened: it has bytes
-     * and modification time, and the rest is zero. */
+    /* At open; zeros if the token file was missing. A listed shard has only bytes and modification
+     * time. */
     struct rp_stamp stamp;
     const struct rp_tokenizer_id *tokenizer; /* NULL: not known */
     bool is_listed;                          /* known from the corpus index only, not opened */
-    uint64_t idx_mtime_ns;                   /* its .idx's, when it was listed; 0: not known */
-    const struct rp_index_segment *segment;  /* which has its documents */
+    uint64_t idx_mtime_ns;                   /* listed: of its .idx in the index; 0: not known */
+    const struct rp_index_segment *segment;  /* has its documents */
     bool is_side;                            /* a side column's file, which has no documents */
 };
 uint32_t rp_corpus_shard_count(const struct rp_corpus *corpus);
@@ -281,27 +283,25 @@ char *rp_corpus_object_id(const struct rp_shard *shard);
 
 /** The path of the corpus index; NULL if shards were opened without one. */
 const char *rp_corpus_index_path(const struct rp_corpus *corpus);
-/** The bytes of all shards; the bytes of files, and their number, side columns included; the bytes
- * of the widest token; the first shard that is an object, or NULL. */
-uint64_t rp_corpus_bytes(const struct rp_corpus *corpus);
+/** The bytes and the number of files on disks: token files and files of side columns. */
 uint64_t rp_corpus_file_bytes(const struct rp_corpus *corpus);
 uint32_t rp_corpus_file_count(const struct rp_corpus *corpus);
-uint32_t rp_corpus_widest(const struct rp_corpus *corpus);
+uint32_t rp_corpus_widest(const struct rp_corpus *corpus); /* bytes of the widest token */
+/** The first shard that is an object in a store; NULL: none. */
 const struct rp_shard *rp_corpus_first_object(const struct rp_corpus *corpus);
 
-/** -RP_E_CHANGED, with the difference, if the open file no longer matches *known, which begins as
- * shard->stamp: size, modification time or change time. A new or removed name (a hard link, or a
- * replacement by another file) also changes the change time, which is then stored in *known: a
- * write in the same moment whose modification time was set back would be missed. */
+/** -RP_E_CHANGED, with the difference, if the open file no longer matches *known in size,
+ * modification time or change time. *known begins as shard->stamp. A new or removed name (a hard
+ * link, a replacement by another file) also changes the change time: *known then takes the new one,
+ * so a write in the same moment whose modification time was set back is missed. */
 RP_MUST_CHECK int rp_shard_check(const struct rp_shard *shard, struct rp_stamp *known, int fd,
                                  struct rp_error *error);
 
-/** Check the indexes and sidecars from which a length or an extent was read since the last check.
- * If a stamp differs (touched, linked to, overwritten), the content is compared with its hash and
- * from then on kept in memory. A content that differs, or has no known hash (an .idx above 64 MiB
- * without a sidecar), is -RP_E_CHANGED: plans since the last check may be wrong. Call from one
- * thread. */
-RP_MUST_CHECK int rp_corpus_look(const struct rp_corpus *corpus, struct rp_error *error);
+/** Check the indexes and sidecars that were read since the last check. If the stamp of one differs
+ * (touched, linked to, overwritten), its content is compared with its hash; an .idx is from then on
+ * kept in memory. A content that differs, or has no known hash (an .idx above 64 MiB without a
+ * sidecar), is -RP_E_CHANGED: plans since the last check may be wrong. Call from one thread. */
+RP_MUST_CHECK int rp_corpus_revalidate(const struct rp_corpus *corpus, struct rp_error *error);
 
 /** The mask from which a shard's spans were made; NULL: the run uses no mask of it. Not for a
  * listed shard. */
@@ -331,7 +331,7 @@ const struct rp_tokenizer_id *rp_corpus_tokenizer(const struct rp_corpus *corpus
 /** "full (index)", or "sampled (N of M shards have no sidecar; …)". */
 void rp_corpus_fingerprint_text(const struct rp_corpus *corpus, char *text, size_t bytes);
 
-/* The format of a path, the reason for it, and figures of its documents (ringpack inspect). */
+/* The format of a path, the evidence for it, and figures of its documents (ringpack inspect). */
 struct rp_inspection {
     enum rp_format format;
     enum rp_token_type type;
@@ -358,23 +358,23 @@ RP_MUST_CHECK int rp_inspect(const char *path, const struct rp_source_spec *hint
                              const struct rp_progress *progress, struct rp_inspection *inspection,
                              struct rp_error *error);
 
-struct rp_index_build_options {
+struct rp_sidecar_build_options {
     const struct rp_source_spec *hints; /* as in rp_inspect */
     const char *index_dir; /* folder of the older and the new sidecar; NULL: the shard's folder */
     /* Path of the sidecar, which is not synced: a crash of the machine may leave it damaged. NULL:
      * the usual path. */
     const char *scratch_path;
-    /* If set, the sidecar stays unnamed in *whole, and the caller publishes it, mostly together
-     * with other files (base/new_files.h). NULL: it is published. */
-    struct rp_new_file *whole;
+    /* If set, the complete sidecar stays unnamed in this file, and the caller publishes it, mostly
+     * together with other files (base/new_files.h). NULL: it is published. */
+    struct rp_new_file *unpublished;
     const struct rp_progress *progress;
 };
 /** Build the sidecar of one shard: a document table if the format has none, a hash of every block,
  * the content hash, the largest token id. Reads the token file once, at memory speed, and replaces
  * the sidecar atomically. An object in a store is fetched into index_dir, which must be given, and
  * removed from there again. options NULL: all are zero. */
-RP_MUST_CHECK int rp_index_build(const char *path, const struct rp_index_build_options *options,
-                                 struct rp_error *error);
+RP_MUST_CHECK int rp_sidecar_build(const char *path, const struct rp_sidecar_build_options *options,
+                                   struct rp_error *error);
 
 const char *rp_format_name(enum rp_format format);
 const char *rp_token_type_name(enum rp_token_type type); /* "u16" */

@@ -14,7 +14,7 @@
 #include "corpus/range.h"
 #include "object/url.h"
 
-/* Buckets a segment; more of them means fewer segments to choose from. */
+/* More buckets leave fewer segments to search. */
 #define BUCKETS_PER_SEGMENT 4u
 
 static int fail_memory(struct rp_error *error)
@@ -22,8 +22,8 @@ static int fail_memory(struct rp_error *error)
     return rp_fail(error, -ENOMEM, NULL, "no memory for the tables of the corpus");
 }
 
-/* The limit of mappings was met. Say the limit that is needed if the other shards are like these.
- */
+/* The limit of mappings is reached. The error has the limit that all shards need, if the others are
+ * like these. */
 static int fail_mappings(const struct rp_corpus *corpus, struct rp_error *error)
 {
     uint64_t left = corpus->shard_total - corpus->shard_count;
@@ -39,6 +39,7 @@ int rp_corpus_open_remotes(struct rp_remote **remotes, size_t *remote_count,
                            struct rp_error *error)
 {
     size_t count = 0;
+    *remote_count = 0;
     for (uint32_t s = 0; s < source_count; s++)
         count += sources[s].shard_count;
     const char **urls = rp_calloc(count, sizeof *urls);
@@ -184,7 +185,7 @@ static int open_index(struct rp_corpus *corpus, const struct rp_corpus_spec *spe
 
 /* ---- sources --------------------------------------------------------------------------------- */
 
-/* The table of segments, and which are searched for a document. */
+/* Make the tables that find the segment of a document (corpus_struct.h). */
 static int make_buckets(struct rp_corpus *corpus, struct rp_source *source, struct rp_error *error)
 {
     uint64_t wanted = (uint64_t)BUCKETS_PER_SEGMENT * source->segment_count;
@@ -239,7 +240,7 @@ static int open_source(struct rp_corpus *corpus, uint32_t s, const struct rp_cor
     return code < 0 ? rp_fail_context(error, code, "source `%s`", name) : 0;
 }
 
-/* The common end of both ways to open a source. */
+/* The last steps, with and without a corpus index. */
 static int finish_source(struct rp_corpus *corpus, uint32_t s, const struct rp_source_spec *spec,
                          struct rp_error *error)
 {
@@ -277,8 +278,8 @@ static int open_sources(struct rp_corpus *corpus, const struct rp_corpus_spec *s
     size_t segments = spec->index ? corpus->index->segment_count : corpus->shard_total;
     corpus->sources = rp_calloc(spec->source_count, sizeof *corpus->sources);
     corpus->segments = rp_calloc(segments, sizeof *corpus->segments);
-    corpus->asked = rp_calloc((size_t)rp_div_up(segments, 64), sizeof *corpus->asked);
-    code = corpus->sources && corpus->segments && corpus->asked ? 0 : fail_memory(error);
+    corpus->used = rp_calloc((size_t)rp_div_up(segments, 64), sizeof *corpus->used);
+    code = corpus->sources && corpus->segments && corpus->used ? 0 : fail_memory(error);
     const struct rp_remote *next = corpus->remotes;
     for (uint32_t s = 0; code == 0 && s < spec->source_count; s++) {
         corpus->source_count = s + 1;
@@ -299,9 +300,8 @@ static int take_ranges(struct rp_corpus *corpus, const struct rp_corpus_spec *sp
     for (uint32_t s = 0; code == 0 && s < spec->source_count; s++) {
         struct rp_source *source = &corpus->sources[s];
         const char *recorded = spec->sources[s].recorded, *documents = spec->sources[s].documents;
-        code = rp_source_take_range(source, recorded[0] ? recorded : documents, rp_source_length,
-                                    error);
-        source->is_percent |= recorded[0] != '\0';
+        code = rp_source_take_range(source, recorded[0] ? recorded : documents, error);
+        source->is_percent |= recorded[0] != '\0'; /* only percent is recorded as numbers */
         if (code < 0)
             code = rp_fail_context(error, code, "source `%s`", source->name);
         rp_fingerprint_add(&list, &source->fingerprint);
@@ -319,7 +319,7 @@ int rp_corpus_open(struct rp_corpus **corpus_out, const struct rp_corpus_spec *s
     if (code == 0)
         code = take_ranges(corpus, spec, error);
     if (code == 0 && spec->sides)
-        code = rp_sides_open(&corpus->sides, corpus, spec->sides, error);
+        code = rp_sides_open(&corpus->sides, corpus, spec, error);
     if (code < 0)
         rp_corpus_close(corpus);
     else
@@ -344,6 +344,6 @@ void rp_corpus_close(struct rp_corpus *corpus)
     free(corpus->sources);
     free(corpus->shards);
     free(corpus->segments);
-    free(corpus->asked);
+    free(corpus->used);
     free(corpus);
 }

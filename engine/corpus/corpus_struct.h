@@ -22,9 +22,9 @@ struct rp_source {
     uint32_t *bucket; /* [b] segment of document b << bucket_shift */
     unsigned bucket_shift;
     uint32_t first_shard, shard_count;
-    uint64_t documents, tokens; /* its range's */
-    uint64_t skipped;           /* documents before its range (range.h) */
-    bool is_open, is_percent;   /* its range: has no END, or follows from percent */
+    uint64_t documents, tokens; /* in its range */
+    uint64_t before_range;      /* documents before its range (range.h) */
+    bool is_open, is_percent;   /* its range: as in struct rp_source_range */
     bool has_mask, drop_untrained;
     char mask[RP_MASK_TEXT_BYTES]; /* empty: the source has no mask */
     struct rp_fingerprint fingerprint;
@@ -40,10 +40,9 @@ struct rp_corpus {
     uint32_t source_count;
     struct rp_index_segment **segments; /* [segment_count] */
     uint32_t segment_count;
-    /* [segment_count / 64]: bits of the segments that were read since the last check. Readers set
-     * them. */
-    struct rp_a64 *asked;
-    uint32_t shard_count, shard_total; /* opened so far, and all */
+    /* A bit for each segment: used since the last rp_corpus_revalidate. Any thread sets bits. */
+    struct rp_a64 *used;
+    uint32_t shard_count, shard_total; /* opened so far; all (0 with an index) */
     struct rp_fingerprint fingerprint;
     struct rp_tokenizer_known tokenizer;
     struct rp_opened *shards;  /* [shard_total]; NULL: listed in the index */
@@ -51,22 +50,22 @@ struct rp_corpus {
     size_t remote_count;
     struct rp_index *index;  /* NULL: the shards were opened */
     struct rp_a64 *listed;   /* [shard_count] pointers to the listed shards used so far, or 0 */
-    struct rp_shard damaged; /* stands for a shard whose record is damaged */
+    struct rp_shard damaged; /* replaces a shard whose record in the index is damaged */
     struct rp_sides sides;
 };
 
 /* corpus.c */
 
-/** The segment of a document and its number in the source. The document is counted from the first
- * document of the source, skipped ones included. */
+/** The segment of a document, and the segment's number in the source. `document` is counted over
+ * all documents of the shards: those before the range are included. */
 struct rp_index_segment *rp_source_segment(const struct rp_source *source, uint64_t document);
 uint32_t rp_source_segment_number(const struct rp_source *source, uint64_t document);
 
-/* The file of this segment is about to be asked: it is to be checked again. */
-static inline void rp_source_note_asked(const struct rp_source *source,
-                                        const struct rp_index_segment *segment)
+/* Call with each look-up in a segment: the next rp_corpus_revalidate then checks its file. */
+static inline void rp_source_mark_used(const struct rp_source *source,
+                                       const struct rp_index_segment *segment)
 {
-    struct rp_a64 *word = &source->corpus->asked[segment->number / 64];
+    struct rp_a64 *word = &source->corpus->used[segment->number / 64];
     uint64_t bit = 1ull << (segment->number % 64);
     if (!(rp_a64_load_relaxed(word) & bit))
         rp_a64_or_relaxed(word, bit);

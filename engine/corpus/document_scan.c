@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* scan — one loop per token width over groups of a fixed size: the compiler turns "any EOS in the
- * group?" and "largest of the group" into vector instructions, and only a group with an EOS is
- * scanned token by token, without a branch. The document table thus costs little where documents
+/* document_scan — one loop per token width over groups of a fixed size: the compiler turns "any EOS
+ * in the group?" and "largest of the group" into vector instructions, and only a group with an EOS
+ * is scanned token by token, without a branch. The document table thus costs little where documents
  * are longer than a group.
  *
  * The entry of a document table is the first token of a document: one after a trailing EOS, or a

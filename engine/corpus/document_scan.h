@@ -9,7 +9,7 @@
 /* Bytes of the token file that are read and scanned at a time: small enough for the CPU cache. */
 #define RP_DOCUMENT_SCAN_BYTES (256u << 10)
 
-/* Finds `eos` among `count` tokens, the first of which has number `base`; sets the largest. */
+/* Finds `eos` among `count` tokens, numbered from `base` on; sets the largest token. */
 typedef size_t rp_document_scan_function(const void *tokens, size_t count, uint64_t eos,
                                          uint64_t base, uint64_t *positions, uint64_t *token_max);
 

@@ -60,5 +60,5 @@ int rp_encoded_refuse(const struct rp_encoded *encoded, const char *path, bool i
     rp_encoded_hint(encoded, path, hint, sizeof hint);
     return rp_fail(error, -RP_E_FORMAT, hint,
                    "%s: expected %s of tokens that can be read in place, found %s", path,
-                   is_folder ? "files" : "a file", encoded->what);
+                   is_folder ? "files" : "a file", encoded->title);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* encoded.h — file forms that hold documents, but not as contiguous tokens. `ringpack convert`
- * reads them, by their own libraries. They are recognized by name, so that a refusal of such a file
- * can show the command to type. */
+/* encoded.h — forms of files whose tokens are not contiguous, so that they must be converted first
+ * (`ringpack convert`). They are recognized by name, so that a refusal has the command to type. */
 #ifndef RP_CORPUS_ENCODED_H
 #define RP_CORPUS_ENCODED_H
 
@@ -12,7 +11,7 @@
 
 struct rp_encoded {
     const char *name;        /* as `ringpack convert --as` has it */
-    const char *what;        /* display name: "Parquet" */
+    const char *title;       /* in messages: "Parquet" */
     const char *suffixes[7]; /* ends of file names; NULL ends the list */
     bool has_text;           /* its documents may be text */
 };

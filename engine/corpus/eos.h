@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eos.h — whether the declared EOS can be the token that ends documents.
+/* eos.h — whether the declared EOS can be the token that divides documents.
  *
  * In raw, npy and llm.c files only the EOS divides the tokens into documents. A wrong EOS makes a
  * few huge documents, or very many tiny ones: no borders, no shuffle, and no error. `index`,

@@ -125,7 +125,7 @@ static void will_need(int fd, uint32_t first, uint32_t samples, uint64_t blocks)
                       POSIX_FADV_WILLNEED);
 }
 
-/* Blocks of a file, of which the page cache holds all that were read up to now. */
+/* Sampled blocks of a file. is_cached: the page cache had all blocks that were read so far. */
 struct sampled {
     int fd;
     const char *path;
@@ -134,7 +134,7 @@ struct sampled {
     bool is_cached;
 };
 
-/* A block in the page cache is read without asking for it. */
+/* Read a block from the page cache, if it is there. */
 static bool read_cached(const struct sampled *file, void *block, size_t length, uint64_t offset)
 {
     struct iovec part = {block, length};
@@ -142,7 +142,7 @@ static bool read_cached(const struct sampled *file, void *block, size_t length, 
            preadv2(file->fd, &part, 1, (off_t)offset, RWF_NOWAIT) == (ssize_t)length;
 }
 
-/* The sampled block of that number, which is to be read after all before it. */
+/* Read sampled block i. Blocks are read in order. */
 static int read_block(struct sampled *file, uint32_t i, uint8_t block[RP_BLOCK_BYTES],
                       size_t *length, struct rp_error *error)
 {
@@ -157,8 +157,8 @@ static int read_block(struct sampled *file, uint32_t i, uint8_t block[RP_BLOCK_B
     return rp_file_read_at(file->fd, file->path, block, *length, offset, error);
 }
 
-/* Read, and not accessed through the mapping: a fault of each block, and page tables for
- * distant blocks, take three times as long (5.0 ms against 1.6). */
+/* Reads instead of accesses to the mapping: a page fault and page tables for each distant block
+ * take three times as long (5.0 ms against 1.6). */
 int rp_index_sample(int fd, const char *path, uint64_t bytes, struct rp_hash128 *sample,
                     struct rp_error *error)
 {

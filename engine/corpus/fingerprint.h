@@ -20,7 +20,7 @@
 enum rp_spans_use {
     RP_SPANS_USED, /* or the shard has none */
     RP_SPANS_UNUSED,
-    RP_SPANS_DROP_UNMASKED /* used, and documents without any count as empty */
+    RP_SPANS_DROP_UNTRAINED /* used, and documents without spans count as empty */
 };
 
 /* Everything that the fingerprint of one shard covers. */
@@ -36,7 +36,7 @@ struct rp_identity {
     enum rp_spans_use spans_use;
     uint64_t sample[RP_SAMPLE_BLOCKS];
     uint32_t sample_count;
-    bool full; /* the next two are known */
+    bool full; /* the next two are known: the full fingerprint exists */
     struct rp_hash128 index_content, content;
 };
 

@@ -141,8 +141,8 @@ static int add_object(void *context, const char *url, struct rp_error *error)
     return code;
 }
 
-/* Find the files that name the others. */
-static int look_for_indexes(struct rp_folder *folder, struct rp_error *error)
+/* Without a listing: find the index files, which name the others. */
+static int find_indexes(struct rp_folder *folder, struct rp_error *error)
 {
     static const char *const indexes[] = {"dataset_dict.json", "index.json", "state.json"};
     int code = 0;
@@ -169,12 +169,12 @@ static int look_for_indexes(struct rp_folder *folder, struct rp_error *error)
 static int list_objects(struct rp_folder *folder, const char *path, struct rp_error *error)
 {
     int code = rp_url_can_list(path) ? rp_remote_list(path, add_object, folder, error)
-                                     : look_for_indexes(folder, error);
+                                     : find_indexes(folder, error);
     rp_paths_sort(&folder->names);
     return code;
 }
 
-/* A file that no reader knows by its name may have been indexed as something. */
+/* A file with a sidecar has a format, even if no reader knows it by its name. */
 static int add_indexed(const struct rp_folder *folder, struct rp_paths *files,
                        struct rp_error *error)
 {
@@ -194,7 +194,8 @@ static int add_indexed(const struct rp_folder *folder, struct rp_paths *files,
 /* Files that have to be converted first. */
 static int refuse_encoded(const struct rp_folder *folder, struct rp_error *error)
 {
-    const struct rp_encoded *encoded = rp_encoded_of(folder->path); /* one is a folder itself */
+    const struct rp_encoded *encoded = rp_encoded_of(
+        folder->path); /* a data set of one form is a folder */
     for (size_t i = 0; i < folder->names.count && !encoded; i++)
         encoded = rp_encoded_of(folder->names.paths[i]);
     char *path = encoded ? rp_asprintf("%s%s", folder->path, folder->url ? "/" : "") : NULL;

@@ -51,7 +51,7 @@ bool rp_folder_below(const char *path, char *below, size_t bytes);
 /** The known contents of folders, for messages: "NAME.bin with NAME.idx, …". */
 void rp_folder_forms(char *text, size_t bytes);
 
-/** Is this the name of a sidecar: the name of a token file and four bytes? Also true for older
+/** Whether this is the name of a sidecar: a token file's name and four bytes. Also true for older
  * versions, which are refused when the token file is opened. */
 static inline bool rp_folder_is_sidecar(const char *name)
 {

@@ -56,9 +56,9 @@ static bool exists(const char *path)
     return stat(path, &info) == 0;
 }
 
-/* A Megatron shard may be named by its prefix, its .bin or its .idx. An .idx that is not there is
- * not an answer; one that is there counts if it looks like an index of any kind, so that a wrong
- * one is refused. */
+/* A Megatron shard may be named by its prefix, its .bin or its .idx. If no format is declared, an
+ * .idx counts only if it exists and has the magic of any kind of index, so that a wrong kind is
+ * refused. */
 static int find_megatron(struct rp_found *found, const char *path, bool declared,
                          struct rp_error *error)
 {
@@ -100,7 +100,7 @@ static int find_claim(struct rp_found *found, const struct rp_probe *probe, stru
         found->format = reader->format;
     if (code != 0)
         return code < 0 ? code : 0;
-    /* A sidecar knows better: any bytes can begin a file of raw tokens. */
+    /* With a sidecar the file may be raw, and raw tokens may begin with any bytes. */
     for (size_t i = 0; i < RP_ARRAY_COUNT(foreign) && !found->sidecar; i++)
         if (!memcmp(probe->head, foreign[i].magic, foreign[i].bytes))
             return rp_readers_refuse(probe, foreign[i].name, foreign[i].hint, error);
@@ -110,7 +110,7 @@ static int find_claim(struct rp_found *found, const struct rp_probe *probe, stru
 /* A declared format that the first bytes contradict would give junk tokens without any error. */
 static int check_declared(struct rp_found *found, struct rp_probe *probe, struct rp_error *error)
 {
-    const struct rp_reader *reader = rp_readers_of(found->format);
+    const struct rp_reader *reader = rp_readers_find(found->format);
     char why[256];
     probe->is_declared = true;
     if (!reader->claim)
@@ -119,13 +119,13 @@ static int check_declared(struct rp_found *found, struct rp_probe *probe, struct
     if (code == 0)
         code = rp_fail(error, -RP_E_FORMAT, "declare another format, or none",
                        "%s: expected %s, as declared, found something else", probe->path,
-                       reader->what);
+                       reader->title);
     return code < 0 ? code : 0;
 }
 
-/* Open the token file once: is it there, is it a file, how does it begin? */
-static int look_at_tokens(struct rp_found *found, const struct rp_find_options *options,
-                          struct rp_error *error)
+/* Open the token file once: it must exist, be a file, and begin as its format does. */
+static int probe_tokens(struct rp_found *found, const struct rp_find_options *options,
+                        struct rp_error *error)
 {
     struct rp_probe probe = {.path = found->token_path};
     probe.fd = rp_file_open_read(found->token_path, &probe.bytes, error);
@@ -198,7 +198,7 @@ static int fail_unknown(const struct rp_found *found, struct rp_error *error)
     return code;
 }
 
-/* The given one; else the index directory, then the folder of the object. */
+/* Open the given sidecar; else the one in the index directory, else the object's in the store. */
 static int find_remote_sidecar(struct rp_found *found, const struct rp_find_options *options,
                                struct rp_error *error)
 {
@@ -266,7 +266,7 @@ static int find(struct rp_found *found, const char *path, const struct rp_find_o
     if (code == 0)
         code = find_sidecar(found, options, error);
     if (code == 0)
-        code = look_at_tokens(found, options, error);
+        code = probe_tokens(found, options, error);
     if (code < 0)
         return code;
     take_from_sidecar(found);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* format.h — finds the format and the files of a path, and its declaration, by the user or by a
- * sidecar.
+/* format.h — finds the format, the files and the sidecar of a path, and completes the user's
+ * declaration from the sidecar.
  *
  * The format is decided by the first of these: the declared format; a .bin with an .idx; the magic
  * of the file; the sidecar; its name and its companion files. Raw tokens have no magic, so a file
@@ -21,10 +21,10 @@ struct rp_found {
     char *token_path;           /* the file of tokens */
     char *index_path;           /* Megatron: its .idx; NULL for the others */
     const struct rp_remote *remote; /* set for an object in a store; NULL: a file */
-    bool data_missing;              /* the token file cannot be opened, and that was allowed */
+    bool data_missing;              /* the token file cannot be opened, and need not be */
     struct rp_index *sidecar;       /* NULL: no sidecar */
     struct rp_index_record record;  /* the sidecar's */
-    char why[256];                  /* one sentence for people */
+    char why[256];                  /* the evidence for the format, for people */
 };
 
 struct rp_find_options {

@@ -12,7 +12,7 @@
 
 #include "base/fail.h"
 
-/* EITHER: by its magic. */
+/* EITHER: the magic decides. */
 enum rp_gunzip_form { RP_GUNZIP_PLAIN, RP_GUNZIP_ARCHIVE, RP_GUNZIP_EITHER };
 
 struct rp_gunzip {
@@ -26,7 +26,7 @@ struct rp_gunzip {
     z_stream stream; /* avail_in: bytes of `input` that are still to be taken */
 };
 
-/** The struct stays where it is until the end: zlib keeps its address. */
+/** The struct must not move until the end: zlib keeps its address. */
 RP_MUST_CHECK int rp_gunzip_begin(struct rp_gunzip *text, int fd, const char *path,
                                   enum rp_gunzip_form form, struct rp_error *error);
 /** The next bytes of the text, at most `bytes`; *got_out is 0 at its end. */

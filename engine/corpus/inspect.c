@@ -13,7 +13,7 @@
 
 #define PART_TOKENS 4096u
 
-/* How many tokens of a document are trained; 0 where its spans are damaged. */
+/* The trained tokens of a document; 0 if its spans are damaged. */
 static uint64_t count_trained(const struct rp_opened *opened, uint64_t document, uint64_t tokens)
 {
     struct rp_span spans[PART_TOKENS / 2 + 1];
@@ -75,7 +75,7 @@ static int scan_documents(const struct rp_opened *opened, const struct rp_probe 
     return code;
 }
 
-/* `path` is where the tokens of the shard are on a disk. */
+/* `path`: the token file, or the staged copy of an object. */
 static int scan_file(const struct rp_opened *opened, const char *path,
                      const struct rp_progress *progress, uint64_t *token_max,
                      struct rp_error *error)

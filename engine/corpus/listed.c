@@ -63,8 +63,8 @@ void rp_listed_close(struct rp_corpus *corpus)
     rp_index_close(corpus->index);
 }
 
-/* Does the URL, whose path has `bytes` bytes, name the object: its tokens, or the .idx, the sidecar
- * or the prefix of them? */
+/* Whether a URL, of `bytes` bytes without its query, names the object: as the token file, its .idx,
+ * its sidecar or its prefix. */
 static bool is_url_of(const char *url, size_t bytes, const char *name)
 {
     static const struct {
@@ -79,9 +79,9 @@ static bool is_url_of(const char *url, size_t bytes, const char *name)
     return false;
 }
 
-/* The URL of an object, with the query of the configuration's URL that stands for it: its own, else
- * of a folder or a pattern. A query may be a signature, so none is sent with another object
- * than it was given for. The caller frees it; NULL when out of memory. */
+/* The URL of an object, with the query that its own URL has in the configuration, or else the URL
+ * of its folder or pattern. A query may be a signature, so it is sent only with the objects that it
+ * was given for. The caller frees the URL; NULL when out of memory. */
 static char *url_of(const struct rp_source *source, const char *name)
 {
     const char *query = "";
@@ -107,7 +107,7 @@ static const struct rp_source *source_of(const struct rp_corpus *corpus, uint32_
     return &corpus->sources[s];
 }
 
-/* The last segment whose first shard is not after this one, which is counted within the source. */
+/* The segment of a shard, which is counted within the source. */
 static const struct rp_index_segment *segment_of(const struct rp_source *source, uint32_t shard)
 {
     uint32_t g = 0;
@@ -153,8 +153,8 @@ static struct listed *make(const struct rp_corpus *corpus, uint32_t shard)
         .idx_mtime_ns = has_idx_time ? record.companions.idx_ns : 0,
         .segment = segment,
     };
-    bool is_allowed = is_object ||
-                      !rp_url_is(corpus->index->path); /* it may name no file of here */
+    /* an index in a store names no files: they would be on another machine */
+    bool is_allowed = is_object || !rp_url_is(corpus->index->path);
     if (!is_allowed || (is_object && !take_object(listed, source, &record))) {
         free_listed(listed);
         return NULL;

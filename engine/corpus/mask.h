@@ -6,12 +6,12 @@
 
 #include "corpus/corpus.h"
 
-/** Whether no mask is wanted; whether any will do. */
+/** Whether no mask is wanted; whether any mask will do. */
 bool rp_mask_is_none(const struct rp_mask_choice *choice);
 bool rp_mask_is_auto(const struct rp_mask_choice *choice);
 
-/** A mask of that name, with the declaration. Masks whose names end with `label` or `labels` are
- * labels. -RP_E_CONFIG: the name is too long. */
+/** The origin of a mask with this name that is read as declared. Masks whose names end with `label`
+ * or `labels` are labels. -RP_E_CONFIG: the name is too long. */
 RP_MUST_CHECK int rp_mask_origin(struct rp_mask_origin *origin, const char *name,
                                  const struct rp_mask_choice *choice, struct rp_error *error);
 
@@ -19,8 +19,9 @@ RP_MUST_CHECK int rp_mask_origin(struct rp_mask_origin *origin, const char *name
 void rp_mask_text(const struct rp_mask_origin *origin, char *text, size_t bytes);
 
 #define RP_MASK_TEXT_BYTES 64u
-/** All shards of a source have one mask, or none has (origin NULL). `mask` is its text, or ""; the
- * shard of `path` makes it if `first`, the shard that did, is NULL. */
+/** Check that all shards of a source have the same mask, or none: call for each, with the origin of
+ * its mask (NULL: none). The first shard sets `mask`, the text of the mask or ""; the others are
+ * compared with it. `first`: path of the first shard, for the message; NULL: this is the first. */
 RP_MUST_CHECK int rp_mask_take(char mask[RP_MASK_TEXT_BYTES], const struct rp_mask_origin *origin,
                                const char *path, const char *first, struct rp_error *error);
 
@@ -28,7 +29,7 @@ RP_MUST_CHECK int rp_mask_take(char mask[RP_MASK_TEXT_BYTES], const struct rp_ma
 int rp_mask_fail_drop(struct rp_error *error);
 
 /** -RP_E_MISMATCH unless the `origin` of a shard's spans (NULL: none) matches the choice. The error
- * shows how to make others. */
+ * has the command that indexes the chosen mask. */
 RP_MUST_CHECK int rp_mask_check(const struct rp_mask_choice *choice,
                                 const struct rp_mask_origin *origin, const char *path,
                                 struct rp_error *error);
@@ -40,8 +41,7 @@ struct rp_span_list {
 };
 void rp_span_list_release(struct rp_span_list *list);
 
-/* A document and its entries. A token type is also the type of an entry; signed ones may be
- * negative. */
+/* A document and the entries of its mask. Entries have token types; signed ones may be negative. */
 struct rp_mask_document {
     const char *path; /* the mask's, for messages */
     uint64_t number;

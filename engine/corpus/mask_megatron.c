@@ -42,7 +42,7 @@ static int get_document(struct reading *reading, uint64_t document, uint64_t *to
         return rp_fail(error, -RP_E_CORRUPT, "write the shard again",
                        "%s: document %" PRIu64 ": %s", reading->opened->found.index_path, document,
                        problem);
-    return rp_buffered_look(&reading->file, byte,
+    return rp_buffered_view(&reading->file, byte,
                             *tokens * rp_token_width(reading->opened->shard.type), out, error);
 }
 
@@ -110,7 +110,7 @@ static int add_documents(const struct rp_opened *opened, int fd, const struct rp
 
 char *rp_megatron_mask_prefix(const char *path, const char *name)
 {
-    size_t stem = strlen(path) - (rp_text_has_suffix(path, ".bin") ? 4 : 0);
+    size_t stem = rp_text_stem(path, ".bin");
     size_t suffix = strlen(TEXT_SUFFIX);
     if (stem > suffix && !strncmp(path + stem - suffix, TEXT_SUFFIX, suffix))
         return rp_asprintf("%.*s_%s_document", (int)(stem - suffix), path, name);

@@ -19,10 +19,10 @@ struct rp_max_token_id {
 RP_MUST_CHECK int rp_max_token_id_begin(struct rp_max_token_id *largest,
                                         const struct rp_probe *probe, enum rp_token_type type,
                                         struct rp_error *error);
-/** The next document, which is inside the file. */
+/** Add the next document, which is inside the file. */
 RP_MUST_CHECK int rp_max_token_id_add(struct rp_max_token_id *largest, uint64_t byte,
                                       uint64_t tokens, struct rp_error *error);
-/** Read the rest. Ends it in any case. */
+/** Read the rest, and close it in any case. */
 RP_MUST_CHECK int rp_max_token_id_finish(struct rp_max_token_id *largest, uint64_t *token_max,
                                          struct rp_error *error);
 void rp_max_token_id_close(struct rp_max_token_id *largest);

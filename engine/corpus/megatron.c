@@ -190,7 +190,7 @@ const char *rp_megatron_locate(const struct rp_megatron *megatron, bool is_plain
     uint64_t begin, end;
     if (!is_plain)
         return locate_sequences(megatron, document, tokens, byte_offset);
-    RP_DASSERT(document < megatron->sequences); /* is_next_plain */
+    RP_DASSERT(document < megatron->sequences); /* else is_next_plain had refused it */
     const char *problem = locate_sequence(megatron, document, &begin, &end);
     if (problem)
         return problem;
@@ -209,11 +209,10 @@ static bool is_next_plain(const struct rp_megatron *megatron, uint64_t document)
            document < megatron->sequences && !locate_sequence(megatron, document, &begin, &end);
 }
 
-/* is_next_plain of a run of documents, without a branch: the compiler checks several side by side.
- * It may say no if is_next_plain says yes (of a place at or above 2^62), never the other way: the
- * place is below 2^62, the document below 2^34 bytes and the file below 2^63, so the last
- * difference does not overflow, and is negative if the document ends outside.
- */
+/* is_next_plain for a run of documents, without a branch, so that the compiler checks several at
+ * once. It may refuse a document that is_next_plain takes (one at or above byte 2^62), never the
+ * other way: the place is below 2^62, the document below 2^34 bytes and the file below 2^63, so the
+ * last difference does not overflow, and is negative if the document ends outside. */
 static bool is_next_run_plain(const struct rp_megatron *megatron, uint64_t document)
 {
     uint64_t file_bytes = megatron->token_bytes;
@@ -240,7 +239,7 @@ static uint64_t find_plain(const struct rp_megatron *megatron, uint64_t plain, u
     return plain;
 }
 
-/* Have a part of an array read from the disk, if it is not in memory. A hint. */
+/* A hint to the kernel: read a part of an array from the disk, if it is not in memory. */
 static void will_need(const uint8_t *array, uint64_t entry_bytes, uint64_t first, uint64_t count)
 {
     uintptr_t begin = rp_align_down((uintptr_t)array + first * entry_bytes, RP_BLOCK_BYTES);
@@ -259,10 +258,9 @@ uint64_t rp_megatron_check_ahead(const struct rp_megatron *megatron, uint64_t pl
     return find_plain(megatron, plain, count);
 }
 
-/* A document that is not known to be plain is guessed to be. If an index does not fit in
- * memory, its missing pages are read side by side: many times faster than one after the
- * other, at each access. */
-void rp_megatron_expect(const struct rp_megatron *megatron, uint64_t document)
+/* Assume that the document is plain. If the .idx does not fit in memory, its missing pages are read
+ * at the same time: many times faster than one after the other, at each access. */
+void rp_megatron_prefetch(const struct rp_megatron *megatron, uint64_t document)
 {
     __builtin_prefetch(megatron->first + 8 * document);
     if (document >= megatron->sequences)
@@ -276,7 +274,7 @@ void rp_megatron_expect(const struct rp_megatron *megatron, uint64_t document)
     will_need(megatron->pointers, 8, document, 1);
 }
 
-void rp_megatron_expect_extent(const struct rp_megatron *megatron, uint64_t document)
+void rp_megatron_prefetch_extent(const struct rp_megatron *megatron, uint64_t document)
 {
     if (document < megatron->sequences)
         __builtin_prefetch(megatron->pointers + 8 * document);

@@ -20,12 +20,12 @@ struct rp_megatron {
     const char *path, *token_path; /* borrowed */
     uint64_t token_bytes;          /* the .bin's */
     struct rp_map map;             /* the .idx */
-    struct rp_hash128 sample;      /* its hash, of a large one rp_index_sample */
+    struct rp_hash128 sample;      /* hash of the .idx; of a large one rp_index_sample */
     enum rp_token_type type;
     uint64_t documents, tokens, sequences;
     unsigned width_shift;    /* a token has 1 << width_shift bytes */
     bool has_modes;          /* the optional tail of multimodal datasets */
-    bool exceeds_memory;     /* or half of it: reads are far between */
+    bool exceeds_memory;     /* the .idx exceeds half of the memory that is available */
     const uint8_t *lengths;  /* i32[sequences], unaligned like the next two */
     const uint8_t *pointers; /* i64[sequences] */
     const uint8_t *first;    /* i64[documents + 1]: first sequence of each, then `sequences` */
@@ -51,8 +51,8 @@ uint64_t rp_megatron_check_ahead(const struct rp_megatron *megatron, uint64_t pl
 
 /** Prefetch the entries that rp_megatron_locate reads for a document that is not known to be plain;
  * the second, those that it reads after the length. */
-void rp_megatron_expect(const struct rp_megatron *megatron, uint64_t document);
-void rp_megatron_expect_extent(const struct rp_megatron *megatron, uint64_t document);
+void rp_megatron_prefetch(const struct rp_megatron *megatron, uint64_t document);
+void rp_megatron_prefetch_extent(const struct rp_megatron *megatron, uint64_t document);
 
 /** Announce reads of the whole .idx from its beginning, not document by document. */
 void rp_megatron_read_through(struct rp_megatron *megatron);

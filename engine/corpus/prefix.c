@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* prefix.c — the documents of a source that has grown: its range, and its fingerprint at an earlier
+/* prefix — the documents of a source that has grown: its range, and its fingerprint at an earlier
  * number of documents (corpus.h). */
 #include <inttypes.h>
 
@@ -9,15 +9,15 @@
 
 struct rp_source_range rp_source_range(const struct rp_source *source)
 {
-    return (struct rp_source_range){.first = source->skipped,
-                                    .end = source->skipped + source->documents,
+    return (struct rp_source_range){.first = source->before_range,
+                                    .end = source->before_range + source->documents,
                                     .all = source->first[source->segment_count],
                                     .is_open = source->is_open,
                                     .is_percent = source->is_percent};
 }
 
-/* Add the shards of a segment of an index up to the one that holds its document `wanted` - 1. Sets
- * *end to the documents of the segment up to there. */
+/* Add the shards of a segment of an index, up to the shard of its document `wanted` - 1. *end is
+ * the number of their documents. */
 static bool add_some(const struct rp_index_segment *segment, uint64_t wanted,
                      struct rp_fingerprint_list *list, uint64_t *end)
 {
@@ -27,15 +27,16 @@ static bool add_some(const struct rp_index_segment *segment, uint64_t wanted,
         if (!rp_index_get_record(segment, i, &record, NULL))
             return false;
         rp_fingerprint_add(list, &record.fingerprint);
-        *end = rp_index_first(segment, i + 1);
+        *end = rp_index_documents_before(segment, i + 1);
     }
     return *end != UINT64_MAX;
 }
 
-/* Whether the prefix of all shards of the segment is the shortest one with its last document. */
+/* Whether the last shard has documents: no shorter prefix then has the segment's last document. */
 static bool ends_with_documents(const struct rp_index_segment *segment)
 {
-    return rp_index_first(segment, segment->shape.shards - 1) < segment->shape.table.documents;
+    return rp_index_documents_before(segment, segment->shape.shards - 1) <
+           segment->shape.table.documents;
 }
 
 /* The shortest prefix of the shards with document `wanted` - 1; *end: its documents. */
@@ -67,7 +68,6 @@ static int find_prefix(const struct rp_source *source, uint64_t wanted,
 int rp_source_fingerprint_at(const struct rp_source *source, uint64_t documents,
                              struct rp_fingerprint *fingerprint, struct rp_error *error)
 {
-    static const struct rp_hash128 unknown = {0, 0};
     const struct rp_source_range range = rp_source_range(source);
     uint64_t wanted = range.first + documents, found = 0;
     bool is_there = documents > 0 && wanted >= documents && wanted <= range.all &&
@@ -81,11 +81,7 @@ int rp_source_fingerprint_at(const struct rp_source *source, uint64_t documents,
                        "source `%s`: expected shards that end with document %" PRIu64
                        ", found %" PRIu64 " documents in other shards",
                        source->name, wanted, range.all);
-    if (range.first == 0 && documents == found)
-        return 0;
-    bool is_full = rp_hash128_is_known(fingerprint->full);
-    fingerprint->sampled = rp_range_hash(fingerprint->sampled, range.first, documents);
-    fingerprint->full = is_full ? rp_range_hash(fingerprint->full, range.first, documents)
-                                : unknown;
+    if (range.first != 0 || documents != found)
+        rp_range_fingerprint(fingerprint, range.first, documents);
     return 0;
 }

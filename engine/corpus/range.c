@@ -15,7 +15,7 @@ __extension__ typedef unsigned __int128 wide; /* documents times millionths of a
 #define PERCENT 1000000u /* millionths */
 #define WORD_RANGE 3u /* tag of a range among the words of a fingerprint, STREAM.md section 1.2 */
 
-/* A decimal number of at most six decimals, times 10^6; a whole number where no_decimals. */
+/* With has_decimals: 10^6 times a number with at most six decimals. Without: a whole number. */
 static bool parse_bound(const char *text, size_t length, bool has_decimals, uint64_t *value)
 {
     char copy[40];
@@ -54,9 +54,9 @@ static uint64_t bound_of(const struct rp_document_range *range, uint64_t bound, 
     return range->is_percent ? (uint64_t)((wide)documents * bound / (100 * (wide)PERCENT)) : bound;
 }
 
-/* Damaged entries count 0 here: the plan reports the first of them. */
-static uint64_t tokens_of(const struct rp_source *source, uint64_t first, uint64_t end,
-                          rp_length_of *length_of)
+/* Damaged entries count 0 here: the plan reports the first of them. The range is not set yet, so
+ * rp_source_length counts all documents. */
+static uint64_t tokens_of(const struct rp_source *source, uint64_t first, uint64_t end)
 {
     uint64_t sum = 0;
     for (uint64_t at = first; at < end;) {
@@ -67,7 +67,7 @@ static uint64_t tokens_of(const struct rp_source *source, uint64_t first, uint64
             sum += segment->tokens;
         } else {
             for (uint64_t d = at; d < last; d++) {
-                uint64_t length = length_of(source, d);
+                uint64_t length = rp_source_length(source, d);
                 sum += length == UINT64_MAX ? 0 : length;
             }
         }
@@ -76,7 +76,7 @@ static uint64_t tokens_of(const struct rp_source *source, uint64_t first, uint64
     return sum;
 }
 
-struct rp_hash128 rp_range_hash(struct rp_hash128 whole, uint64_t first, uint64_t count)
+static struct rp_hash128 range_hash(struct rp_hash128 whole, uint64_t first, uint64_t count)
 {
     const struct {
         uint64_t word;
@@ -87,8 +87,14 @@ struct rp_hash128 rp_range_hash(struct rp_hash128 whole, uint64_t first, uint64_
     return rp_hash128(&words, sizeof words);
 }
 
-int rp_source_take_range(struct rp_source *source, const char *text, rp_length_of *length_of,
-                         struct rp_error *error)
+void rp_range_fingerprint(struct rp_fingerprint *fingerprint, uint64_t first, uint64_t count)
+{
+    fingerprint->sampled = range_hash(fingerprint->sampled, first, count);
+    if (rp_hash128_is_known(fingerprint->full))
+        fingerprint->full = range_hash(fingerprint->full, first, count);
+}
+
+int rp_source_take_range(struct rp_source *source, const char *text, struct rp_error *error)
 {
     struct rp_document_range range;
     source->is_open = true;
@@ -106,15 +112,10 @@ int rp_source_take_range(struct rp_source *source, const char *text, rp_length_o
     source->is_percent = range.is_percent;
     if (first == 0 && end == all)
         return 0;
-    source->tokens = tokens_of(source, first, end, length_of);
-    source->skipped = first;
+    source->tokens = tokens_of(source, first, end);
+    source->before_range = first;
     source->documents = end - first;
-    const struct rp_hash128 unknown = {0, 0};
-    struct rp_fingerprint *fingerprint = &source->fingerprint;
-    bool is_full = !rp_hash128_equal(fingerprint->full, unknown);
-    fingerprint->sampled = rp_range_hash(fingerprint->sampled, first, source->documents);
-    fingerprint->full = is_full ? rp_range_hash(fingerprint->full, first, source->documents)
-                                : unknown;
+    rp_range_fingerprint(&source->fingerprint, first, source->documents);
     return source->tokens > 0 ? 0
                               : rp_fail(error, -RP_E_EMPTY, "take more of its documents",
                                         "documents: `%.60s`: these documents have no token", text);

@@ -18,7 +18,7 @@ const struct rp_reader *const rp_readers[] = {
 };
 const size_t rp_readers_count = RP_ARRAY_COUNT(rp_readers);
 
-const struct rp_reader *rp_readers_of(enum rp_format format)
+const struct rp_reader *rp_readers_find(enum rp_format format)
 {
     for (size_t i = 0; i < rp_readers_count; i++)
         if (rp_readers[i]->format == format)
@@ -63,6 +63,27 @@ int rp_readers_check_type(const char *path, enum rp_token_type declared, enum rp
     return rp_fail(error, -RP_E_FORMAT, "leave the dtype away: this format knows its own",
                    "%s: dtype: declared %s, found %s in the file", path,
                    rp_token_type_name(declared), rp_token_type_name(found));
+}
+
+int rp_readers_check_width(const struct rp_probe *probe, enum rp_token_type type,
+                           struct rp_error *error)
+{
+    uint32_t width = rp_token_width(type);
+    if (probe->bytes % width == 0)
+        return 0;
+    return rp_fail(error, -RP_E_CORRUPT, "was the file cut short, or is the dtype another one?",
+                   "%s: expected a multiple of %" PRIu32 " bytes of %s tokens, found %" PRIu64
+                   " bytes",
+                   probe->path, width, rp_token_type_name(type), probe->bytes);
+}
+
+enum rp_id_rank rp_readers_rank(const char *name, const char *declared)
+{
+    if (declared)
+        return strcmp(name, declared) ? RP_ID_NONE : RP_ID_DECLARED;
+    return !strcmp(name, "input_ids") ? RP_ID_INPUT_IDS
+           : !strcmp(name, "tokens")  ? RP_ID_TOKENS
+                                      : RP_ID_ANY;
 }
 
 int rp_sink_begin(struct rp_sink *sink, const struct rp_layout *layout,
@@ -112,7 +133,7 @@ int rp_readers_check_mask(enum rp_format format, const struct rp_mask_choice *ch
                           const struct rp_mask_origin *origin, const char *path,
                           struct rp_error *error)
 {
-    const struct rp_reader *reader = rp_readers_of(format);
+    const struct rp_reader *reader = rp_readers_find(format);
     bool is_named = !rp_mask_is_none(choice) && !rp_mask_is_auto(choice);
     if (!is_named || origin || !reader->holds_no_mask)
         return rp_mask_check(choice, origin, path, error);
@@ -121,5 +142,5 @@ int rp_readers_check_mask(enum rp_format format, const struct rp_mask_choice *ch
         "leave the mask out, and every token is trained; or write the rows with a column "
         "of that name as Parquet, and convert them: `ringpack convert -o PREFIX DIR`",
         "%s: mask: expected %s, found %s, which has tokens alone", path, choice->name,
-        reader->what);
+        reader->title);
 }

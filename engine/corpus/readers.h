@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* readers.h — a reader finds the places of a file's documents: one reader for each format.
+/* readers.h — readers find the documents of files: one reader for each format.
  *
  * A reader is an indexer. It emits (first byte, tokens) for each document of a file once, into one
  * table (table.h), from memory at a start or into a sidecar by `ringpack index`. Tokens are later
@@ -62,34 +62,39 @@ struct rp_sink {
     void *context;
 };
 
-/** Once, before the first document. -RP_E_FORMAT if another type was declared. */
+/** Begin the output: one call before the first document. -RP_E_FORMAT if another type was declared.
+ */
 RP_MUST_CHECK int rp_sink_begin(struct rp_sink *sink, const struct rp_layout *layout,
                                 const struct rp_reader_options *options, struct rp_error *error);
-/** The next document. `byte` may have any alignment. Its spans keep the rules of spans.h; NULL if
- * the layout has none. Refuses a document outside the file. */
+/** Add the next document. `byte` may have any alignment. Its spans keep the rules of spans.h; NULL
+ * if the layout has none. Refuses a document outside the file. */
 RP_MUST_CHECK int rp_sink_document(struct rp_sink *sink, uint64_t byte, uint64_t tokens,
                                    const struct rp_span *spans, size_t span_count,
                                    struct rp_error *error);
 
-/** -RP_E_FORMAT unless no type was declared or it is the one found. */
+/** -RP_E_FORMAT if a type was declared and another one was found. */
 RP_MUST_CHECK int rp_readers_check_type(const char *path, enum rp_token_type declared,
                                         enum rp_token_type found, struct rp_error *error);
 
-/** rp_mask_check of a shard of that format, which may have no masks at all. */
+/** -RP_E_CORRUPT unless the file has whole tokens of this type only. */
+RP_MUST_CHECK int rp_readers_check_width(const struct rp_probe *probe, enum rp_token_type type,
+                                         struct rp_error *error);
+
+/** As rp_mask_check; if the format cannot have masks, the error says so. */
 RP_MUST_CHECK int rp_readers_check_mask(enum rp_format format, const struct rp_mask_choice *choice,
                                         const struct rp_mask_origin *origin, const char *path,
                                         struct rp_error *error);
 
-/* A companion file's name: the token file's name without `cut` at the end, which it must have, and
- * with `add` after it. A `cut` of "/" stands for the whole last name. */
+/* The name of a companion file: `add` replaces `cut` at the end of the token file's name; without
+ * `cut` at its end, there is no companion. A `cut` of "/" is the whole name of the file. */
 struct rp_companion {
     const char *cut, *add;
 };
 
 struct rp_reader {
     enum rp_format format;
-    const char *what;    /* display name: "a numpy .npy file" */
-    const char *folders; /* contents of such a folder, for messages; NULL: no folders */
+    const char *title;   /* in messages: "a numpy .npy file" */
+    const char *folders; /* contents of such a folder, in messages; NULL: no folders */
     bool reads_tokens;   /* walk reads every token, so a large file needs a sidecar */
     bool claims_by_name; /* claim reads names and not bytes, so a sidecar takes precedence */
     bool holds_no_mask;  /* the format has no mask, not even in a companion file */
@@ -100,9 +105,9 @@ struct rp_reader {
     /* As `companions`, but `add` replaces `cut` at the beginning of the name. */
     const struct rp_companion *companions_by_beginning;
 
-    /** 1: the file has this format, and `why` gives the evidence. 0: it has not. Negative: it is of
-     * this family, but cannot be read in place, or contradicts its declaration; the error says how
-     * to continue. NULL: the format is found by other means (format.c). */
+    /** 1: the file has this format, and `why` gives the evidence. 0: it has another one. Negative:
+     * the file belongs to this family of formats but cannot be read in place, or it contradicts its
+     * declaration; the error says how to continue. NULL: format.c finds the format. */
     int (*claim)(const struct rp_probe *probe, char why[256], struct rp_error *error);
 
     /** 1: the folder is a dataset of this format, and its token files were added in their order.
@@ -116,7 +121,7 @@ struct rp_reader {
 };
 
 /** The reader of a format; NULL for AUTO. */
-const struct rp_reader *rp_readers_of(enum rp_format format);
+const struct rp_reader *rp_readers_find(enum rp_format format);
 
 /** The reader that claims a file without a declared format. 1: *reader_out is it. 0: no reader
  * claims it. Negative: a reader knows the file and cannot read it. by_bytes: names do not count,
@@ -131,9 +136,15 @@ int rp_readers_refuse(const struct rp_probe *probe, const char *found, const cha
 /** The same, with the command that converts the file as the hint. */
 int rp_readers_convert(const struct rp_probe *probe, const char *found, struct rp_error *error);
 
-/* All readers, in the order in which they may claim a file or a folder. */
+/* All readers. The first one that claims a file or a folder reads it. */
 extern const struct rp_reader *const rp_readers[];
 extern const size_t rp_readers_count;
+
+/* How well a name fits a column of token ids, from worst to best: a reader takes the best column,
+ * and refuses two of equal rank. */
+enum rp_id_rank { RP_ID_NONE, RP_ID_ANY, RP_ID_TOKENS, RP_ID_INPUT_IDS, RP_ID_DECLARED };
+/** `declared` is the name that the user gave; NULL: none. */
+enum rp_id_rank rp_readers_rank(const char *name, const char *declared);
 
 extern const struct rp_reader rp_reader_arrow, rp_reader_datatrove, rp_reader_litdata,
     rp_reader_llmc, rp_reader_mds, rp_reader_megatron, rp_reader_npy, rp_reader_olmo, rp_reader_raw;

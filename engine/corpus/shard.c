@@ -21,8 +21,8 @@
 #include "base/text.h"
 #include "corpus/spanfile.h"
 
-/* Returns a descriptor, or -1 when the token file is missing and that was allowed, or no file (see
- * *code). */
+/* The descriptor of the token file, or negative: *code is then the error, or 0 for an object and
+ * for a missing file that may be missing. */
 static int open_tokens(struct rp_opened *opened, int *code, struct rp_error *error)
 {
     struct rp_shard *shard = &opened->shard;
@@ -45,7 +45,7 @@ static int open_tokens(struct rp_opened *opened, int *code, struct rp_error *err
     return fd;
 }
 
-/* The format and what follows it name a field, and its expected and found values. */
+/* The format and its values name a field, and the expected and found values. */
 static int __attribute__((format(printf, 3, 4)))
 stale(const struct rp_opened *opened, struct rp_error *error, const char *format, ...)
 {
@@ -68,8 +68,8 @@ static bool is_megatron(const struct rp_opened *opened)
     return opened->found.format == RP_FORMAT_MEGATRON;
 }
 
-/* For a walked format, the sidecar has the result of the walk. Declarations must agree with it, if
- * the format uses them. */
+/* Compare the sidecar with the shard and its declaration. For a walked format, the sidecar has the
+ * result of the walk; a declared eos counts only if the format uses one. */
 static int check_sidecar(const struct rp_opened *opened, struct rp_error *error)
 {
     const struct rp_index_record *info = &opened->found.record;
@@ -97,8 +97,8 @@ static int check_sidecar(const struct rp_opened *opened, struct rp_error *error)
 }
 
 /* The .idx is not in the sidecar, so it may have changed too. */
-static int check_index(const struct rp_opened *opened, const struct rp_identity *identity,
-                       struct rp_error *error)
+static int check_idx(const struct rp_opened *opened, const struct rp_identity *identity,
+                     struct rp_error *error)
 {
     const struct rp_index_record *record = &opened->found.record;
     if (record->documents != identity->documents)
@@ -161,7 +161,8 @@ static int take_mask(struct rp_opened *opened, const struct rp_find_options *opt
                                  opened->shard.path, error);
 }
 
-/* A mask that is not indexed would be ignored, and prompts would be trained. */
+/* Refuse a .spans file without a sidecar: its mask would be ignored, and prompts would be trained.
+ */
 static int check_indexed_mask(const struct rp_opened *opened, struct rp_error *error)
 {
     char hint[sizeof error->hint];
@@ -209,13 +210,13 @@ static int identify(struct rp_opened *opened, int fd, struct rp_error *error)
     if (opened->mask && !opened->uses_spans)
         identity.spans_use = RP_SPANS_UNUSED;
     if (opened->drops_untrained)
-        identity.spans_use = RP_SPANS_DROP_UNMASKED;
+        identity.spans_use = RP_SPANS_DROP_UNTRAINED;
     int code = 0;
     if (opened->found.sidecar) {
         identity.full = true;
         identity.index_content = opened->found.record.idx_content;
         identity.content = opened->found.record.content;
-        code = check_index(opened, &identity, error);
+        code = check_idx(opened, &identity, error);
     }
     if (opened->found.remote && !opened->found.sidecar) {
         identity.sample[0] = rp_hash64(shard->identity, strlen(shard->identity));
@@ -238,7 +239,7 @@ int rp_shard_probe(const struct rp_opened *opened, int fd, struct rp_probe *prob
                            (size_t)rp_min_u64(probe->bytes, sizeof probe->head), 0, error);
 }
 
-/* The documents of a walked format, from a walk or the sidecar. */
+/* The facts that a walk found, or the sidecar has from one. */
 static void take_layout(struct rp_opened *opened, uint64_t tokens)
 {
     opened->shard.type = opened->layout.type;
@@ -276,7 +277,7 @@ static int fail_no_sidecar(const struct rp_opened *opened, struct rp_error *erro
 static int build_table(struct rp_opened *opened, const struct rp_open_options *options, int fd,
                        struct rp_error *error)
 {
-    const struct rp_reader *reader = rp_readers_of(opened->found.format);
+    const struct rp_reader *reader = rp_readers_find(opened->found.format);
     struct rp_reader_options declared = rp_found_options(&opened->found);
     struct rp_probe probe;
     uint64_t tokens;
@@ -314,12 +315,13 @@ static int open_idx(struct rp_opened *opened, struct rp_error *error)
         snprintf(opened->found.why + used, sizeof opened->found.why - used,
                  "; it has sequence modes (multimodal), which are not used");
     }
-    /* An index needs none, and a declared one must not change the identity. */
+    /* An .idx needs no eos, and a declared one must not change the identity. */
     opened->found.eos = RP_EOS_NONE;
     return 0;
 }
 
-/* Queries of the segment of a corpus, whatever it is made of. */
+/* Set the fields that queries of a corpus need, whether the segment is the sidecar's or in memory.
+ */
 static void complete_segment(struct rp_opened *opened)
 {
     struct rp_index_segment *segment = opened->segment;

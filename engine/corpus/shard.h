@@ -24,10 +24,10 @@ struct rp_opened {
     /* The sidecar's segment; else `own`. Without extents for a Megatron shard. */
     struct rp_index_segment *segment, own;
     const struct rp_mask_origin *mask; /* origin of its spans; NULL: no mask */
-    bool uses_spans;                   /* the shard has spans, and they are wanted */
-    bool drops_untrained;              /* and documents without any count as empty */
+    bool uses_spans;                   /* the shard has a mask, and it is wanted */
+    bool drops_untrained;              /* uses_spans, and documents without spans count as empty */
     struct rp_fingerprint fingerprint;
-    bool idx_detached; /* rp_shard_look: a copy in memory stands for the .idx */
+    bool idx_detached; /* a copy in memory has replaced the mapping of the .idx (revalidate.c) */
 };
 
 struct rp_open_options {
@@ -41,7 +41,7 @@ static inline int rp_corpus_gate_pass(const struct rp_corpus_gate *gate, struct 
     return gate ? gate->pass(gate->context, error) : 0;
 }
 
-/** Open the shards of all sources that are URLs, in their order (corpus_open.c): together, because
+/** Open all shards that are URLs, in the order of the sources (corpus_open.c): together, because
  * each costs at least one reply of a server. The gate is called if there are any. */
 RP_MUST_CHECK int rp_corpus_open_remotes(struct rp_remote **remotes, size_t *remote_count,
                                          const struct rp_source_spec *sources,
@@ -50,8 +50,8 @@ RP_MUST_CHECK int rp_corpus_open_remotes(struct rp_remote **remotes, size_t *rem
 
 RP_MUST_CHECK int rp_shard_open(struct rp_opened *opened, const char *path, uint32_t source,
                                 const struct rp_open_options *options, struct rp_error *error);
-/** As rp_shard_open, without a document table and a fingerprint, and with the token file left open
- * in *fd_out: the state from which a sidecar is built. An old sidecar serves only as a declaration.
+/** Open a shard to build its sidecar: as rp_shard_open, without a document table and a fingerprint,
+ * and with the token file left open in *fd_out. An older sidecar counts only as a declaration.
  * Type, tokens and documents stay unknown if the format needs a walk. */
 RP_MUST_CHECK int rp_shard_open_for_index(struct rp_opened *opened, const char *path,
                                           const struct rp_find_options *options, int *fd_out,
@@ -66,26 +66,26 @@ static inline const char *rp_shard_locate(const struct rp_opened *opened, uint64
                                opened->shard.bytes, document, tokens, byte);
 }
 
-/** The token file as its reader wants it; fd >= 0. */
+/** Make a probe of the token file, which is open as fd. */
 RP_MUST_CHECK int rp_shard_probe(const struct rp_opened *opened, int fd, struct rp_probe *probe,
                                  struct rp_error *error);
 
-/* look.c */
+/* revalidate.c */
 
-/** rp_corpus_look for one shard. */
-RP_MUST_CHECK int rp_shard_look(struct rp_opened *opened, struct rp_error *error);
+/** rp_corpus_revalidate for the .idx of one shard. */
+RP_MUST_CHECK int rp_shard_revalidate(struct rp_opened *opened, struct rp_error *error);
 
 /* read_tokens.c */
 
 struct rp_document_scan;
-/* Called for every piece of the token file in order. `bytes` starts at a multiple of RP_BLOCK_BYTES
- * in the file and is one but in the last piece. `starts` are the numbers of tokens at which a
- * document begins that became known, and at the end the number of all. */
+/* Called for every piece of the token file, in order. A piece begins at a multiple of
+ * RP_BLOCK_BYTES, and its size is one, except the last piece's. `starts` has the first tokens of
+ * the documents that begin in the piece, and, with the last piece, the number of all tokens. */
 typedef int (*rp_piece_function)(void *context, const uint8_t *bytes, size_t byte_count,
                                  const uint64_t *starts, size_t start_count,
                                  struct rp_error *error);
-/** Read a whole token file once, in order, through `scan`: its tokens have the type and the place
- * in the layout. Without a scan (NULL) the layout is ignored. */
+/** Read a whole token file once, in order, through `scan`; the layout has the type and the place of
+ * its tokens. `scan` NULL: only pieces are wanted, and the layout is ignored. */
 RP_MUST_CHECK int rp_tokens_read(const struct rp_probe *probe, const struct rp_layout *layout,
                                  struct rp_document_scan *scan, rp_piece_function piece,
                                  void *context, const struct rp_progress *progress,

@@ -18,7 +18,8 @@
  *  B*4096      u64 XXH3-64 of each block; 0 for block 0, which has a hash of its own
  *
  * PREFIX is the token file without `.bin`. The entries are in the order of the places in the token
- * file, so that separators have entries too, and the byte of a token gives its entry. */
+ * file, so that separators have entries too, and the byte of a token gives its entry. The column
+ * of an object in a store is an object next to it, whose entries are read by ranges. */
 #ifndef RP_CORPUS_SIDE_FILE_H
 #define RP_CORPUS_SIDE_FILE_H
 
@@ -42,8 +43,9 @@ const char *rp_sidefile_dtype_name(uint32_t dtype);
 bool rp_sidefile_is_name(const char *name);
 
 struct rp_side_file {
-    char *path;
-    struct rp_map map; /* for the hashes */
+    char *path;           /* of an object the URL for messages */
+    char *url, *identity; /* of an object; else NULL */
+    struct rp_map map;    /* the file, or the hashes of an object */
     struct rp_side_type type;
     uint64_t entries;
     struct rp_hash128 content; /* hash of the hashes */
@@ -55,9 +57,18 @@ char *rp_sidefile_path(const char *token_path, const char *name);
 /** Open and check the header and the size; the entries are checked where they are read. */
 RP_MUST_CHECK int rp_sidefile_open(struct rp_side_file *file, const char *token_path,
                                    const char *name, struct rp_error *error);
+/** Take the header of a file or object of `bytes` bytes, whose path is in *file. -RP_E_CORRUPT or
+ * -RP_E_VERSION. */
+RP_MUST_CHECK int rp_sidefile_take_header(struct rp_side_file *file,
+                                          const uint8_t header[RP_SIDE_DATA_OFFSET], uint64_t bytes,
+                                          struct rp_error *error);
+int rp_sidefile_fail(const char *path, const char *problem, struct rp_error *error);
 void rp_sidefile_close(struct rp_side_file *file);
 /** Compare every block with its hash, and the hashes with the header. -RP_E_CORRUPT. */
 RP_MUST_CHECK int rp_sidefile_verify(const struct rp_side_file *file, struct rp_error *error);
+/** Compare whole blocks, from block `first` on, with their hashes. -RP_E_CORRUPT. */
+RP_MUST_CHECK int rp_sidefile_compare(const struct rp_side_file *file, uint64_t first,
+                                      const uint8_t *data, uint64_t bytes, struct rp_error *error);
 
 struct rp_side_writer {
     struct rp_new_file file;

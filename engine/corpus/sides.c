@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "corpus/corpus_struct.h"
+#include "corpus/side_object.h"
 
 const struct rp_sides *rp_corpus_sides(const struct rp_corpus *corpus)
 {
@@ -48,6 +49,12 @@ static void list_columns(const char *token_path, char *text, size_t bytes)
 static int fail_missing(const struct rp_shard *shard, const char *name, struct rp_error *error)
 {
     char has[256];
+    if (shard->url)
+        return rp_fail(error, -RP_E_CONFIG,
+                       "`ringpack column -c CONFIG --column NAME=FILE.npy --output DIR` makes it; "
+                       "copy its files next to the shards; every shard of every source needs one",
+                       "%s: the store has no column `%s` of it, or does not disclose it",
+                       shard->path, name);
     list_columns(shard->path, has, sizeof has);
     return rp_fail(error, -RP_E_CONFIG,
                    "`ringpack column -c CONFIG --column NAME=FILE.npy` makes it; every shard of "
@@ -71,11 +78,6 @@ static int find_token_offset(const struct rp_corpus *corpus, uint32_t number, co
     bool is_flat = format == RP_FORMAT_RAW || format == RP_FORMAT_NPY || format == RP_FORMAT_LLMC ||
                    format == RP_FORMAT_DATATROVE || format == RP_FORMAT_OLMO;
     *offset = is_flat ? *offset : 0;
-    if (shard->url)
-        return rp_fail(error, -RP_E_CONFIG,
-                       "copy the shards to a disk of this machine, or leave the column out",
-                       "%s: column `%s`: columns are read from files, not from stores", shard->path,
-                       name);
     if (is_flat || format == RP_FORMAT_MEGATRON)
         return 0;
     return rp_fail(error, -RP_E_CONFIG, "`ringpack convert` makes Megatron shards of these files",
@@ -90,11 +92,10 @@ static uint64_t entries_of(const struct rp_shard *shard, uint64_t token_offset)
 }
 
 int rp_sides_count_entries(const struct rp_corpus *corpus, uint32_t shard, const char *name,
-                           uint64_t *entries, struct rp_error *error)
+                           uint64_t *entries, uint64_t *token_offset, struct rp_error *error)
 {
-    uint64_t token_offset;
-    int code = find_token_offset(corpus, shard, name, &token_offset, error);
-    *entries = code < 0 ? 0 : entries_of(rp_corpus_shard(corpus, shard), token_offset);
+    int code = find_token_offset(corpus, shard, name, token_offset, error);
+    *entries = code < 0 ? 0 : entries_of(rp_corpus_shard(corpus, shard), *token_offset);
     return code;
 }
 
@@ -117,7 +118,7 @@ static int take_type(struct rp_side_info *info, const struct rp_side_file *file,
     char expected[RP_SIDE_TYPE_BYTES], found[RP_SIDE_TYPE_BYTES];
     if (shard == 0)
         info->type = file->type;
-    info->bytes += file->shard.bytes;
+    info->file_bytes += file->shard.url ? 0 : file->shard.bytes;
     if (memcmp(&info->type, &file->type, sizeof info->type) == 0)
         return 0;
     rp_sidefile_type_text(&info->type, expected);
@@ -126,21 +127,59 @@ static int take_type(struct rp_side_info *info, const struct rp_side_file *file,
                    "%s: expected %s, as in %s, found %s", file->path, expected, first->path, found);
 }
 
+/* The shards that are objects, all of them together. */
+static int open_objects(struct rp_sides *sides, const struct rp_corpus *corpus, uint32_t c,
+                        const struct rp_corpus_spec *spec, struct rp_error *error)
+{
+    const char *name = sides->columns[c].name;
+    struct rp_side_object *objects = rp_calloc(sides->shards, sizeof *objects);
+    size_t count = 0;
+    for (uint32_t i = 0; objects && i < sides->shards; i++)
+        if (rp_corpus_shard(corpus, i)->url)
+            objects[count++] = (struct rp_side_object){
+                .token_url = rp_corpus_shard(corpus, i)->url,
+                .file = &sides->files[(size_t)c * sides->shards + i]};
+    int code = objects ? 0 : rp_fail(error, -ENOMEM, NULL, "no memory for column `%s`", name);
+    if (code == 0 && count)
+        code = rp_corpus_gate_pass(spec->gate, error);
+    if (code == 0 && count)
+        code = rp_sideobjects_open(objects, count, name, spec->cache_dir, error);
+    for (size_t i = 0, at = 0; code < 0 && at < count; i++) {
+        const struct rp_shard *shard = rp_corpus_shard(corpus, (uint32_t)i);
+        if (shard->url && objects[at++].is_missing) {
+            code = fail_missing(shard, name, error);
+            break;
+        }
+    }
+    free(objects);
+    return code;
+}
+
+static int open_file(struct rp_side_file *file, const struct rp_shard *shard, const char *name,
+                     struct rp_error *error)
+{
+    int code = rp_sidefile_open(file, shard->path, name, error);
+    if (code < 0 && file->path && access(file->path, F_OK) != 0 && errno == ENOENT)
+        return fail_missing(shard, name, error);
+    return code;
+}
+
 static int open_column(struct rp_sides *sides, const struct rp_corpus *corpus, uint32_t c,
-                       struct rp_error *error)
+                       const struct rp_corpus_spec *spec, struct rp_error *error)
 {
     struct rp_side_info *info = &sides->columns[c];
     struct rp_side_file *files = sides->files + (size_t)c * sides->shards;
     struct rp_hasher hasher;
     int code = 0;
+    for (uint32_t i = 0; i < sides->shards && code == 0; i++)
+        code = find_token_offset(corpus, i, info->name, &sides->token_offset[i], error);
+    if (code == 0)
+        code = open_objects(sides, corpus, c, spec, error);
     rp_hasher_begin(&hasher);
     for (uint32_t i = 0; i < sides->shards && code == 0; i++) {
         const struct rp_shard *shard = rp_corpus_shard(corpus, i);
-        code = find_token_offset(corpus, i, info->name, &sides->token_offset[i], error);
-        if (code == 0)
-            code = rp_sidefile_open(&files[i], shard->path, info->name, error);
-        if (code < 0 && files[i].path && access(files[i].path, F_OK) != 0 && errno == ENOENT)
-            return fail_missing(shard, info->name, error);
+        if (!shard->url)
+            code = open_file(&files[i], shard, info->name, error);
         files[i].shard.source = shard->source;
         if (code == 0 && !RP_DEFECT(ignore_side_length))
             code = check_entries(&files[i], shard, sides->token_offset[i], error);
@@ -195,8 +234,9 @@ static int make_tables(struct rp_sides *sides, struct rp_error *error)
 }
 
 int rp_sides_open(struct rp_sides *sides, const struct rp_corpus *corpus,
-                  const struct rp_sides_spec *spec, struct rp_error *error)
+                  const struct rp_corpus_spec *corpus_spec, struct rp_error *error)
 {
+    const struct rp_sides_spec *spec = corpus_spec->sides;
     *sides = (struct rp_sides){.all = spec->count, .sources = corpus->source_count};
     if (spec->count == 0)
         return 0;
@@ -209,7 +249,7 @@ int rp_sides_open(struct rp_sides *sides, const struct rp_corpus *corpus,
     sides->shards = sides->count ? corpus->shard_count : 0;
     int code = make_tables(sides, error);
     for (uint32_t c = 0; c < spec->count && code == 0; c++)
-        code = c < sides->count ? open_column(sides, corpus, c, error)
+        code = c < sides->count ? open_column(sides, corpus, c, corpus_spec, error)
                                 : open_numbers(sides, corpus, c, error);
     return code;
 }
@@ -251,6 +291,23 @@ int rp_sides_extent(const struct rp_corpus *corpus, uint32_t c, const struct rp_
     return 0;
 }
 
+void rp_sides_tokens_of(const struct rp_corpus *corpus, uint32_t *shard, uint64_t *first,
+                        uint64_t *last)
+{
+    const struct rp_sides *sides = &corpus->sides;
+    if (*shard < corpus->shard_count)
+        return;
+    const struct rp_side_file *file = &sides->files[*shard - corpus->shard_count];
+    *shard = (*shard - corpus->shard_count) % sides->shards;
+    uint64_t token_bytes = rp_token_width(rp_corpus_shard(corpus, *shard)->type);
+    uint64_t from = rp_max_u64(*first, RP_SIDE_DATA_OFFSET) - RP_SIDE_DATA_OFFSET;
+    uint64_t to = rp_max_u64(*last, RP_SIDE_DATA_OFFSET) - RP_SIDE_DATA_OFFSET;
+    to = rp_min_u64(rp_div_up(to, file->type.bytes), file->entries);
+    from = rp_min_u64(from / file->type.bytes, to);
+    *first = sides->token_offset[*shard] + from * token_bytes;
+    *last = sides->token_offset[*shard] + to * token_bytes;
+}
+
 int rp_sides_number(const struct rp_corpus *corpus, uint32_t c, uint32_t source, uint64_t document,
                     uint64_t *out, struct rp_error *error)
 {
@@ -278,6 +335,7 @@ int rp_sides_verify(const struct rp_sides *sides, struct rp_error *error)
 {
     int code = 0;
     for (size_t i = 0; i < (size_t)sides->count * sides->shards && code == 0; i++)
-        code = rp_sidefile_verify(&sides->files[i], error);
+        code = sides->files[i].url ? rp_sideobject_verify(&sides->files[i], error)
+                                   : rp_sidefile_verify(&sides->files[i], error);
     return code;
 }

@@ -9,13 +9,14 @@
 #include "corpus/side_file.h"
 
 struct rp_corpus;
+struct rp_corpus_spec;
 
 /* A column of all shards. */
 struct rp_side_info {
     char name[RP_SIDE_NAME_BYTES];
     struct rp_side_type type;
     enum rp_side_of of;
-    uint64_t bytes;            /* of all of its files */
+    uint64_t file_bytes;       /* of its files, objects left out */
     struct rp_hash128 content; /* over its files, in the order of the shards */
 };
 
@@ -38,13 +39,14 @@ struct rp_sides_spec {
 /** Open the columns of every shard of a corpus that is open. Refuses by name: a shard without one,
  * another length, another type than other shards have, formats whose tokens are not one run. */
 RP_MUST_CHECK int rp_sides_open(struct rp_sides *sides, const struct rp_corpus *corpus,
-                                const struct rp_sides_spec *spec, struct rp_error *error);
+                                const struct rp_corpus_spec *spec, struct rp_error *error);
 void rp_sides_close(struct rp_sides *sides);
 
-/** The entries that a column of a shard has to have. Refuses as rp_sides_open. */
+/** The entries that a column of a shard has to have, and the byte of the first token. Refuses as
+ * rp_sides_open. */
 RP_MUST_CHECK int rp_sides_count_entries(const struct rp_corpus *corpus, uint32_t shard,
                                          const char *name, uint64_t *entries,
-                                         struct rp_error *error);
+                                         uint64_t *token_offset, struct rp_error *error);
 
 /** The columns of the corpus; `count` may be 0. */
 const struct rp_sides *rp_corpus_sides(const struct rp_corpus *corpus);
@@ -52,6 +54,11 @@ const struct rp_sides *rp_corpus_sides(const struct rp_corpus *corpus);
 RP_MUST_CHECK int rp_sides_extent(const struct rp_corpus *corpus, uint32_t c,
                                   const struct rp_extent *extent, struct rp_extent *out,
                                   struct rp_error *error);
+
+/** The tokens of entries that are in a range of bytes of a column's file: *shard becomes the number
+ * of the shard, and the range is of its bytes then. */
+void rp_sides_tokens_of(const struct rp_corpus *corpus, uint32_t *shard, uint64_t *first,
+                        uint64_t *last);
 
 /** The number of a document, of column c, as 8 bytes: i64 or f64. */
 RP_MUST_CHECK int rp_sides_number(const struct rp_corpus *corpus, uint32_t c, uint32_t source,

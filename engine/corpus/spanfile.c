@@ -28,7 +28,7 @@ enum {
 
 char *rp_spanfile_path(const char *token_path)
 {
-    size_t stem = strlen(token_path) - (rp_text_has_suffix(token_path, ".bin") ? 4 : 0);
+    size_t stem = rp_text_stem(token_path, ".bin");
     return rp_asprintf("%.*s.spans", (int)stem, token_path);
 }
 
@@ -121,7 +121,7 @@ static int read_header(struct rp_spanfile *file, struct rp_error *error)
     if (file->file.file_bytes < RP_SPANFILE_HEADER_BYTES)
         return damaged(file, "bytes, at least", RP_SPANFILE_HEADER_BYTES, file->file.file_bytes,
                        error);
-    int code = rp_buffered_look(&file->file, 0, RP_SPANFILE_HEADER_BYTES, &header, error);
+    int code = rp_buffered_view(&file->file, 0, RP_SPANFILE_HEADER_BYTES, &header, error);
     if (code < 0)
         return code;
     struct rp_hash128 found = rp_hash128(header, AT_CHECK),
@@ -164,7 +164,7 @@ static int take(struct rp_spanfile *file, uint64_t bytes, const uint8_t **out,
 {
     if (!rp_range_inside(file->at, bytes, file->file.file_bytes))
         return damaged(file, "bytes, at least", file->at + bytes, file->file.file_bytes, error);
-    int code = rp_buffered_look(&file->file, file->at, bytes, out, error);
+    int code = rp_buffered_view(&file->file, file->at, bytes, out, error);
     if (code == 0)
         rp_hasher_add(&file->hasher, *out, (size_t)bytes);
     file->at += bytes;

@@ -60,7 +60,7 @@ const char *rp_spans_cut(const struct rp_spans *spans, const struct rp_part *par
     return NULL;
 }
 
-int rp_spans_reach(const struct rp_spans *spans, const struct rp_part *part)
+int rp_spans_overlap(const struct rp_spans *spans, const struct rp_part *part)
 {
     RP_ASSERT(part->document < spans->documents);
     RP_ASSERT(rp_range_inside(part->first, part->tokens, part->length));

@@ -44,6 +44,9 @@ static inline struct rp_mask_rule rp_mask_rule_of(uint32_t bits)
         .is_labels = (bits & 1) != 0, .ignores = (bits & 2) != 0, .of_next = (bits & 4) != 0};
 }
 
+/* The name of the mask of pairs: `ringpack convert` makes it of `chosen` and `rejected`. */
+#define RP_MASK_OF_PAIRS "preference_mask"
+
 /* The mask from which spans were made. */
 struct rp_mask_origin {
     char name[RP_MASK_NAME_BYTES];
@@ -83,8 +86,9 @@ static inline uint32_t rp_spans_max(uint32_t n)
 const char *rp_spans_cut(const struct rp_spans *spans, const struct rp_part *part,
                          struct rp_span *out, uint32_t *count_out);
 
-/** Whether the part has a trained token: 1, 0, or -1 if the tables are damaged. O(log spans). */
-int rp_spans_reach(const struct rp_spans *spans, const struct rp_part *part);
+/** Whether a span overlaps the part, so that it has a trained token: 1, 0, or -1 if the tables are
+ * damaged. O(log spans). */
+int rp_spans_overlap(const struct rp_spans *spans, const struct rp_part *part);
 
 /** Whether a document has a span. Also false if the entry is damaged. */
 static inline bool rp_spans_any(const struct rp_spans *spans, uint64_t document)
@@ -93,12 +97,12 @@ static inline bool rp_spans_any(const struct rp_spans *spans, uint64_t document)
 }
 
 /** Prefetch the entry that rp_spans_any reads, and rp_spans_cut reads first. */
-static inline void rp_spans_expect(const struct rp_spans *spans, uint64_t document)
+static inline void rp_spans_prefetch(const struct rp_spans *spans, uint64_t document)
 {
     __builtin_prefetch(&spans->ends[document]);
 }
 /** Prefetch its first span. Any entry will do: memory outside the table is not read. */
-static inline void rp_spans_expect_first(const struct rp_spans *spans, uint64_t document)
+static inline void rp_spans_prefetch_first(const struct rp_spans *spans, uint64_t document)
 {
     __builtin_prefetch(
         (const void *)((uintptr_t)spans->table + spans->ends[document] * sizeof *spans->table));

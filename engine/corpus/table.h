@@ -15,7 +15,7 @@
  * The image is in memory, or mapped at the beginning of a segment of an index (index/index.h).
  * There a page of RP_BLOCK_BYTES is verified at its first use, so that a start takes no longer with
  * more documents. It is not hashed at each use, because planning a document takes some 50 ns and
- * hashing a page several times that; rp_index_look notices a later write to a mapped index.
+ * hashing a page several times that; rp_index_revalidate notices a later write to a mapped index.
  *
  * Invariants: no entry is used before its page was compared with its hash. A document's place is
  * checked against the file at each use, whatever the hash says. */

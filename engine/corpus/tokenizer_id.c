@@ -44,7 +44,7 @@ int rp_ids_read_tokenizer(struct rp_tokenizer_id *id, const char *token_path,
 {
     json_error_t problem = {.text = "no such object"};
     char *text = NULL;
-    size_t bytes = 0, stem = strlen(token_path) - (rp_text_has_suffix(token_path, ".bin") ? 4 : 0);
+    size_t bytes = 0, stem = rp_text_stem(token_path, ".bin");
     char *path = rp_asprintf("%.*s.tokens.json", (int)stem, token_path);
     *id = (struct rp_tokenizer_id){.name = ""};
     if (!path)

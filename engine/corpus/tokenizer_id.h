@@ -3,7 +3,7 @@
  *
  * The companion file PREFIX.tokens.json names it: `ringpack convert` writes one, and people may
  * write one for files of their own. `ringpack index` copies the identity into the sidecar, and all
- * shards of a corpus that have one must have the same. */
+ * shards of a corpus that have one must have the same. In rp_ids_…, the ids are token ids. */
 #ifndef RP_CORPUS_TOKENIZER_ID_H
 #define RP_CORPUS_TOKENIZER_ID_H
 
@@ -32,9 +32,10 @@ RP_MUST_CHECK int rp_ids_read_tokenizer(struct rp_tokenizer_id *id, const char *
 /* The tokenizer of the shards of a corpus so far. */
 struct rp_tokenizer_known {
     struct rp_tokenizer_id id;
-    const char *source; /* the first shard's that has one; borrowed */
+    const char *source; /* the first one's that names a tokenizer; borrowed */
 };
-/** The next shard that has one. -RP_E_MISMATCH: it is another one, and the message names both. */
+/** Take the tokenizer of the next shard that has one. -RP_E_MISMATCH: it is not the one so far; the
+ * message names both. */
 RP_MUST_CHECK int rp_ids_take_tokenizer(struct rp_tokenizer_known *known,
                                         const struct rp_tokenizer_id *id, const char *source,
                                         const char *path, struct rp_error *error);

@@ -38,13 +38,19 @@ static void find_local_lanes(struct rp_block_reads *b, const struct rp_flow_opti
     }
 }
 
+bool rp_block_reads_take_column(const struct rp_corpus *corpus, uint32_t c)
+{
+    return rp_corpus_sides(corpus)->columns[c].type.bytes <= RP_BLOCK_ENTRY_BYTES_MAX ||
+           rp_corpus_first_object(corpus);
+}
+
 /* Entries of the columns that are read by blocks, for each token. */
 static uint32_t narrow_bytes(const struct rp_corpus *corpus)
 {
     const struct rp_sides *sides = rp_corpus_sides(corpus);
     uint32_t bytes = 0;
     for (uint32_t c = 0; c < sides->count; c++)
-        if (sides->columns[c].type.bytes <= RP_BLOCK_ENTRY_BYTES_MAX)
+        if (rp_block_reads_take_column(corpus, c))
             bytes += sides->columns[c].type.bytes;
     return bytes;
 }

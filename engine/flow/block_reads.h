@@ -34,6 +34,8 @@ struct rp_block_run {
 
 /* Longer entries of a side column are read for each document: a document has enough of them. */
 #define RP_BLOCK_ENTRY_BYTES_MAX 16u
+/** Is column c read by blocks? In a store, where each read is a request, it is in any case. */
+bool rp_block_reads_take_column(const struct rp_corpus *corpus, uint32_t c);
 
 struct rp_block_read {
     uint32_t source, shard;

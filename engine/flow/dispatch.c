@@ -8,7 +8,7 @@
  *
  * Tickets are made from indexes and sidecars, which are mapped and may change. So closed tickets
  * are handed on together, after a check that these files are still the ones that were opened
- * (rp_corpus_look), before dispatch sleeps and at intervals that keep its cost a small share.
+ * (rp_corpus_revalidate), before dispatch sleeps and at intervals that keep its cost a small share.
  *
  * Token files without hashes are checked twice a second, and when the engine wants it
  * (revalidation.h). So the thread lives as long as the flow runs, also when everything is planned.
@@ -92,7 +92,7 @@ static int hand_on(struct rp_dispatch *d, struct rp_error *error)
     for (uint64_t t = d->handed_on; t < d->next_ticket; t++)
         rp_reads_expect(&d->reads, rp_arena_ticket(d->arena, t));
     uint64_t begin = rp_now_ns();
-    int code = rp_corpus_look(d->options->corpus, error);
+    int code = rp_corpus_revalidate(d->options->corpus, error);
     if (code < 0)
         return code;
     uint64_t end = rp_now_ns();
@@ -259,8 +259,8 @@ static void expect_extents(const struct rp_dispatch *d, const struct rp_row *row
 {
     for (uint32_t i = 0; i < row->count; i++) {
         const struct rp_fragment *fragment = &row->fragments[i];
-        rp_source_expect_extent(rp_corpus_source(d->options->corpus, fragment->source),
-                                fragment->document);
+        rp_source_prefetch_extent(rp_corpus_source(d->options->corpus, fragment->source),
+                                  fragment->document);
     }
 }
 

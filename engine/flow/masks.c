@@ -171,12 +171,12 @@ int rp_masks_row_labels(struct rp_masks *masks, const struct rp_row *row, uint32
     *labels = 0;
     for (uint32_t i = 0; i < row->count; i++)
         if (crosses || rp_source_has_mask(rp_corpus_source(corpus, row->fragments[i].source)))
-            rp_source_expect_extent(rp_corpus_source(corpus, row->fragments[i].source),
-                                    row->fragments[i].document);
+            rp_source_prefetch_extent(rp_corpus_source(corpus, row->fragments[i].source),
+                                      row->fragments[i].document);
     for (uint32_t i = 0; masks->spans && i < row->count; i++)
         if (rp_source_has_mask(rp_corpus_source(corpus, row->fragments[i].source)))
-            rp_source_expect_spans(rp_corpus_source(corpus, row->fragments[i].source),
-                                   row->fragments[i].document);
+            rp_source_prefetch_spans(rp_corpus_source(corpus, row->fragments[i].source),
+                                     row->fragments[i].document);
     for (uint32_t i = 0; i < row->count && code >= 0; i++) {
         const struct rp_fragment *fragment = &row->fragments[i];
         if (crosses || rp_source_has_mask(rp_corpus_source(corpus, fragment->source)))

@@ -7,6 +7,7 @@
 #include "base/bits.h"
 #include "base/mapped.h"
 #include "base/mem.h"
+#include "corpus/sides.h"
 
 #define PAIRS_A_NOTE 16u
 /* If a range spans more than BLOCKS_MAX blocks, only the first ones are considered. */
@@ -97,6 +98,7 @@ static void answer(void *argument)
 {
     struct question *question = argument;
     const struct rp_next_use *next_use = question->next_use;
+    rp_sides_tokens_of(next_use->corpus, &question->shard, &question->first, &question->last);
     uint32_t shard = question->shard, number = rp_corpus_shard(next_use->corpus, shard)->source;
     const struct rp_source *source = rp_corpus_source(next_use->corpus, number);
     uint64_t documents = rp_forecast_documents(next_use->forecast);

@@ -79,9 +79,8 @@ static bool take_side(const struct rp_reads *reads, struct rp_block_read *block_
     if (reads->next_side == 0)
         return true;
     uint32_t c = reads->next_side - 1, shard = block_read->shard;
-    const struct rp_sides *sides = rp_corpus_sides(corpus);
     uint32_t token_bytes = rp_token_width(rp_corpus_shard(corpus, shard)->type);
-    bool is_narrow = sides->columns[c].type.bytes <= RP_BLOCK_ENTRY_BYTES_MAX;
+    bool is_narrow = rp_block_reads_take_column(corpus, c);
     for (uint32_t i = 0; is_narrow && i < block_read->run_count; i++) {
         struct rp_block_run *run = &block_read->runs[i];
         struct rp_extent entries, tokens = {.shard = shard,

@@ -81,6 +81,60 @@ int rp_fetch_looks(const char *const *urls, size_t count, bool may_be_missing,
     return code;
 }
 
+static int fetch_group(struct rp_fetch_part *parts, size_t count, enum rp_request_kind kind,
+                       struct rp_error *error)
+{
+    struct rp_object_request requests[PIECES_AT_ONCE];
+    int code = 0;
+    size_t opened = 0;
+    for (; opened < count && code == 0; opened++) {
+        const struct rp_fetch_part *part = &parts[opened];
+        struct rp_object *object;
+        code = rp_object_open(&object, part->url, error);
+        requests[opened] = (struct rp_object_request){.kind = kind,
+                                                      .object = object,
+                                                      .offset = part->offset,
+                                                      .bytes = part->bytes,
+                                                      .buffer = part->to,
+                                                      .total = part->total,
+                                                      .expected = part->identity};
+    }
+    if (code == 0)
+        code = rp_requests_do(requests, count, DEPTH, error);
+    for (size_t i = 0; i < count && code == 0; i++) {
+        parts[i].error = requests[i].error;
+        if (kind == RP_REQUEST_RANGE) {
+            code = take_failure(&requests[i], error);
+            continue;
+        }
+        parts[i].total = requests[i].total;
+        memcpy(parts[i].identity, requests[i].identity, sizeof parts[i].identity);
+    }
+    for (size_t i = 0; i < opened; i++)
+        rp_object_close(requests[i].object);
+    return code;
+}
+
+static int fetch_groups(struct rp_fetch_part *parts, size_t count, enum rp_request_kind kind,
+                        struct rp_error *error)
+{
+    int code = 0;
+    for (size_t first = 0; first < count && code == 0; first += PIECES_AT_ONCE)
+        code = fetch_group(parts + first, (size_t)rp_min_u64(PIECES_AT_ONCE, count - first), kind,
+                           error);
+    return code;
+}
+
+int rp_fetch_heads(struct rp_fetch_part *parts, size_t count, struct rp_error *error)
+{
+    return fetch_groups(parts, count, RP_REQUEST_LOOK, error);
+}
+
+int rp_fetch_parts(struct rp_fetch_part *parts, size_t count, struct rp_error *error)
+{
+    return fetch_groups(parts, count, RP_REQUEST_RANGE, error);
+}
+
 /* The caller ends it with end(), whatever is returned. */
 static int begin(struct fetching **fetching_out, const char *url, struct rp_error *error)
 {

@@ -12,6 +12,7 @@
 
 #include "base/fail.h"
 #include "base/progress.h"
+#include "object/reply.h"
 
 /* The size and the identity of an object. */
 struct rp_looked {
@@ -23,6 +24,24 @@ struct rp_looked {
  * counts as empty. */
 RP_MUST_CHECK int rp_fetch_looks(const char *const *urls, size_t count, bool may_be_missing,
                                  struct rp_looked *looked, struct rp_error *error);
+
+/* A part of an object. */
+struct rp_fetch_part {
+    const char *url;
+    uint8_t *to; /* [bytes] */
+    uint64_t offset;
+    uint32_t bytes;
+    /* The size and the identity of the object, "" if the store names none. */
+    uint64_t total;
+    char identity[RP_IDENTITY_BYTES];
+    struct rp_error error; /* of rp_fetch_heads: -ENOENT or -EACCES: it may be missing */
+};
+/** Read the first bytes of objects, or all of shorter ones, several at a time, and find their sizes
+ * and identities. Each has its own error; the call fails only if no request can be made. */
+RP_MUST_CHECK int rp_fetch_heads(struct rp_fetch_part *parts, size_t count, struct rp_error *error);
+/** Read parts of objects of known sizes and identities, several at a time. The first error ends it.
+ */
+RP_MUST_CHECK int rp_fetch_parts(struct rp_fetch_part *parts, size_t count, struct rp_error *error);
 
 /** Read a whole object of at most bytes_max bytes, and add a NUL that is not counted; the caller
  * frees it. -ENOENT: it is missing, or the store does not disclose its existence. */

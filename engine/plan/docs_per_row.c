@@ -43,33 +43,39 @@ static void take_sample(struct sample *sample, const struct rp_plan_source *sour
     }
 }
 
-/* The tokens of all documents of at most this length. A longer one counts as a row. */
-static uint64_t tokens_up_to(const struct sample *sample, uint64_t length, uint32_t seq_len)
+static uint64_t sum_up_to(const uint32_t *sizes, uint32_t count, uint32_t size)
 {
-    uint64_t tokens = 0;
-    for (uint32_t i = 0; i < sample->count; i++) {
-        uint64_t cut = rp_min_u64(sample->lengths[i], seq_len);
-        tokens += cut <= length ? cut : 0;
-    }
-    return tokens;
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < count; i++)
+        sum += sizes[i] <= size ? sizes[i] : 0;
+    return sum;
 }
 
-/* Documents that a row of this source must have room for. The length is found by halving and not by
- * sorting, which takes ten times as long. */
-static uint64_t wanted_of(const struct sample *sample, uint32_t seq_len)
+/* The size is found by halving and not by sorting, which takes ten times as long. */
+uint64_t rp_docs_wanted(const uint32_t *sizes, uint32_t count, uint32_t seq_len)
 {
-    uint64_t total = tokens_up_to(sample, seq_len, seq_len);
-    uint64_t low = 1, high = seq_len;
-    if (total == 0)
+    uint64_t sum = sum_up_to(sizes, count, seq_len);
+    uint32_t low = 1, high = seq_len;
+    if (sum == 0)
         return 1;
     while (low < high) {
-        uint64_t middle = (low + high) / 2;
-        if (tokens_up_to(sample, middle, seq_len) * SHORT_SHARE > total)
+        uint32_t middle = (uint32_t)(((uint64_t)low + high) / 2);
+        if (sum_up_to(sizes, count, middle) * SHORT_SHARE > sum)
             high = middle;
         else
             low = middle + 1;
     }
-    return rp_div_up(seq_len, low) + 1; /* + 1: the row may begin with the rest of a document */
+    /* + 1: the row may begin with the rest of a document */
+    return rp_div_up(seq_len, low) + 1;
+}
+
+/* A document longer than a row counts as a row. */
+static uint64_t wanted_of(const struct sample *sample, uint32_t seq_len)
+{
+    uint32_t sizes[SAMPLE_MAX];
+    for (uint32_t i = 0; i < sample->count; i++)
+        sizes[i] = (uint32_t)rp_min_u64(sample->lengths[i], seq_len);
+    return rp_docs_wanted(sizes, sample->count, seq_len);
 }
 
 /* ---- the cost of a limit --------------------------------------------------------------------- */

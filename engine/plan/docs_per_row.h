@@ -25,4 +25,9 @@ RP_MUST_CHECK int rp_docs_per_row(struct rp_docs_per_row *docs_per_row,
                                   const struct rp_plan_source *sources, uint32_t source_count,
                                   struct rp_error *error);
 
+/** How many documents a row must have room for, so that it has a gap only if nearly all of its
+ * documents are among the shortest, which together hold one hundredth of the tokens. `sizes`: the
+ * documents' places in a row, each at most seq_len. */
+uint64_t rp_docs_wanted(const uint32_t *sizes, uint32_t count, uint32_t seq_len);
+
 #endif

@@ -5,6 +5,8 @@
  * visiting the windows before it. */
 #include "plan/order.h"
 
+#include <string.h>
+
 #include "base/bits.h"
 #include "base/fail.h"
 
@@ -72,6 +74,7 @@ void rp_order_enter_key(struct rp_order *order, uint64_t epoch, struct rp_epoch_
     order->entered = true;
     order->epoch = epoch;
     order->window_known = false;
+    order->ready_count = 0;
     order->short_unit = NO_UNIT;
     if (order->shuffle != RP_SHUFFLE_NONE) {
         order->epoch_key = key;
@@ -128,7 +131,9 @@ static struct rp_permutation permutation_of(const struct rp_order *order,
                                window->number * order->lanes + order->lane);
 }
 
-static uint32_t read_window(struct rp_order *order, uint64_t position, uint64_t *documents)
+/* Of at most `most` documents of a window: how many there are. */
+static uint32_t read_window(struct rp_order *order, uint64_t position, uint32_t most,
+                            uint64_t *documents)
 {
     struct window window = window_at(order, position);
     if (!order->window_known || order->window != window.number) {
@@ -137,12 +142,12 @@ static uint32_t read_window(struct rp_order *order, uint64_t position, uint64_t 
         order->window_permutation = permutation_of(order, &window);
     }
     uint64_t place = position - window.start;
-    uint32_t count = (uint32_t)rp_min_u64(RP_ORDER_READ_MAX, window.documents - place);
+    uint32_t count = (uint32_t)rp_min_u64(most, window.documents - place);
     for (uint32_t i = 0; i < count; i++)
         documents[i] = place + i;
     rp_permute_many(&order->window_permutation, documents, count);
 
-    uint64_t unit[RP_ORDER_READ_MAX], offset[RP_ORDER_READ_MAX];
+    uint64_t unit[RP_PERMUTE_MANY_MAX], offset[RP_PERMUTE_MANY_MAX];
     for (uint32_t i = 0; i < count; i++) {
         uint64_t in_lane = window.start + documents[i];
         /* As if the short unit were full, so that a division gives unit and offset. */
@@ -159,17 +164,37 @@ static uint32_t read_window(struct rp_order *order, uint64_t position, uint64_t 
     return count;
 }
 
-uint32_t rp_order_read(struct rp_order *order, uint64_t position, uint64_t *documents)
+static uint32_t read_units(const struct rp_order *order, uint64_t position, uint32_t most,
+                           uint64_t *documents)
 {
-    RP_DASSERT(order->entered && position < order->documents);
-    if (order->shuffle == RP_SHUFFLE_BLOCK)
-        return read_window(order, position, documents);
-    uint32_t count = (uint32_t)rp_min_u64(RP_ORDER_READ_MAX, order->documents - position);
+    uint32_t count = (uint32_t)rp_min_u64(most, order->documents - position);
     uint64_t unit = position * order->lanes + order->lane;
     for (uint32_t i = 0; i < count; i++, unit += order->lanes)
         documents[i] = unit;
     if (order->shuffle != RP_SHUFFLE_NONE)
         rp_permute_many(&order->unit_permutation, documents, count);
+    return count;
+}
+
+/* Few documents at first, so that a start is fast; more where a reader goes on. */
+static void make_ready(struct rp_order *order, uint64_t position)
+{
+    bool goes_on = order->ready_count > 0 && position == order->ready_from + order->ready_count;
+    uint32_t most = goes_on ? RP_PERMUTE_MANY_MAX : RP_ORDER_READ_MAX;
+    order->ready_from = position;
+    order->ready_count = order->shuffle == RP_SHUFFLE_BLOCK
+                             ? read_window(order, position, most, order->ready)
+                             : read_units(order, position, most, order->ready);
+}
+
+uint32_t rp_order_read(struct rp_order *order, uint64_t position, uint64_t *documents)
+{
+    RP_DASSERT(order->entered && position < order->documents);
+    if (position - order->ready_from >= order->ready_count)
+        make_ready(order, position);
+    uint32_t first = (uint32_t)(position - order->ready_from);
+    uint32_t count = (uint32_t)rp_min_u64(RP_ORDER_READ_MAX, order->ready_count - first);
+    memcpy(documents, order->ready + first, count * sizeof *documents);
     return count;
 }
 

@@ -3,7 +3,7 @@
  * 3).
  *
  * An order has no position of its own: the documents at any position are computed in O(1) from
- * sizes and cached keys. It may be copied by value. */
+ * sizes and cached keys, many at once if positions follow each other. It may be copied by value. */
 #ifndef RP_PLAN_ORDER_H
 #define RP_PLAN_ORDER_H
 
@@ -13,7 +13,7 @@
 #include "plan/permutation.h"
 #include "plan/plan.h"
 
-#define RP_ORDER_READ_MAX RP_PERMUTE_MANY_MAX
+#define RP_ORDER_READ_MAX 64u
 
 struct rp_order {
     /* Fixed: one source under one lane. A unit is a document, or a block of `unit_documents`. */
@@ -36,6 +36,11 @@ struct rp_order {
     bool window_known;
     uint64_t window;
     struct rp_permutation window_permutation;
+
+    /* Documents of the current epoch that were computed last, from position ready_from on. */
+    uint64_t ready_from;
+    uint32_t ready_count;
+    uint64_t ready[RP_PERMUTE_MANY_MAX];
 };
 
 void rp_order_init(struct rp_order *order, const struct rp_plan_config *config, uint64_t documents,

@@ -83,7 +83,7 @@ static uint16_t take_filler(struct rp_lane *lane, struct rp_draft *row, uint16_t
         uint32_t second = rp_window_value(window, other);
         struct rp_pair pair;
         if (rest - second < least && row->count + 2 <= lane->config->max_docs_per_row &&
-            rp_pair_find(window, row->gap, length + second, &pair)) {
+            rp_pair_find(window, row->gap, best, other, &pair)) {
             take_whole(lane, row, pair.a);
             take_whole(lane, row, pair.b);
             return rp_window_floor(window, row->gap);

@@ -37,10 +37,11 @@ struct rp_permutation rp_permutation_make(uint64_t n, struct rp_epoch_key epoch,
 uint64_t rp_permute(const struct rp_permutation *permutation, uint64_t x);
 uint64_t rp_permute_inverse(const struct rp_permutation *permutation, uint64_t y);
 
-#define RP_PERMUTE_MANY_MAX 64u
+#define RP_PERMUTE_MANY_MAX 256u
 
 /** rp_permute on each of `count` <= RP_PERMUTE_MANY_MAX values in place; several times faster,
- * because the multiplications of different values overlap. */
+ * because the multiplications of different values overlap. Up to half of the values walk on after
+ * each pass, so the last passes have few values: the more at once, the less a value costs. */
 void rp_permute_many(const struct rp_permutation *permutation, uint64_t *values, uint32_t count);
 
 #endif

@@ -10,7 +10,7 @@
 #include "flow/prefill.h"
 #include "server/stat_parts.h"
 
-/* The shards as objects of the cache, which does not use those that are files. */
+/* The shards and their columns as objects of the cache, which does not use those that are files. */
 static bool list_objects(const struct rp_corpus *corpus, struct rp_cache_object *objects,
                          char **ids, uint32_t count)
 {
@@ -28,7 +28,7 @@ static bool list_objects(const struct rp_corpus *corpus, struct rp_cache_object 
 static int open_cache(struct rp_engine *engine, struct rp_error *error)
 {
     const struct rp_corpus *corpus = engine->stream.corpus;
-    uint32_t count = rp_corpus_shard_count(corpus);
+    uint32_t count = rp_corpus_read_count(corpus);
     struct rp_cache_object *objects = rp_calloc(count, sizeof *objects);
     char **ids = rp_calloc(count, sizeof *ids);
     bool is_listed = list_objects(corpus, objects, ids, count);

@@ -14,8 +14,8 @@ static void check_documents(struct rp_opened *opened)
     FUZZ_REQUIRE(width > 0);
     for (uint64_t d = 0; d < opened->shard.documents; d++) {
         uint64_t tokens, offset, bytes;
-        rp_documents_expect(segment, d);
-        rp_documents_expect_extent(segment, d);
+        rp_documents_prefetch(segment, d);
+        rp_documents_prefetch_extent(segment, d);
         FUZZ_REQUIRE(rp_shard_locate(opened, d, &tokens, &offset) == NULL);
         FUZZ_REQUIRE(rp_documents_length(segment, d) == tokens);
         rp_documents_check_ahead(segment, d);

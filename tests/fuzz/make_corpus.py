@@ -181,6 +181,18 @@ def make_sidecar():
     put("sidecar", "document-outside", b"\2" + edit(256 + 8, 8, 1 << 62))
 
 
+def make_side_file():
+    put("side_file", "unharmed", b"\0")
+    put("side_file", "one-bit", b"\0" + edit(5000, 1, 255))
+    for name, offset, width, value in (
+        ("type", 12, 4, 3), ("count", 16, 4, 4), ("width", 20, 4, 4), ("entries", 24, 8, 800),
+        ("blocks", 32, 8, 4), ("value", 4096, 8, 7),
+    ):
+        put("side_file", f"other-{name}", b"\2" + edit(offset, width, value))
+    put("side_file", "longer", b"\2" + edit(24, 8, 1400) + edit(32, 8, 4))
+    put("side_file", "halves", b"\2" + edit(12, 4, 5) + edit(16, 4, 4))
+
+
 def make_spanfile():
     put("spanfile", "unharmed", b"\0")
     put("spanfile", "one-bit", b"\0" + edit(100, 1, 1))

@@ -26,8 +26,8 @@ FUZZ void sidecar_start(void)
     fuzz_enter_scratch();
     snprintf(path, sizeof path, "%s/t.bin", fuzz_scratch);
     fuzz_put(path, tokens, sizeof tokens);
-    FUZZ_REQUIRE(rp_index_build(path, &(struct rp_index_build_options){.hints = &hints}, NULL) ==
-                 0);
+    FUZZ_REQUIRE(
+        rp_sidecar_build(path, &(struct rp_sidecar_build_options){.hints = &hints}, NULL) == 0);
     snprintf(path, sizeof path, "%s/t.bin.rpi", fuzz_scratch);
     good_bytes = fuzz_get(path, good, sizeof good);
     token_path = fuzz_file("t.bin", tokens, sizeof tokens);

@@ -3,11 +3,13 @@
 which follows from its provenance and from nothing that the engine computes of columns."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
 import numpy
 import ringpack
+from convert_kit import WORKER_PYTHON
 
 
 def column(program, folder, sources, name, path, *options, check=True):
@@ -18,6 +20,7 @@ def column(program, folder, sources, name, path, *options, check=True):
         check=check,
         capture_output=True,
         text=True,
+        env={**os.environ, **WORKER_PYTHON},
     )
 
 

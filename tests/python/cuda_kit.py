@@ -79,8 +79,10 @@ class FakeCuda:
     def stream(cls, side):
         number = getattr(side.device, "index", side.device)
         before, cls.current[number] = cls.current[number], side
-        yield
-        cls.current[number] = before
+        try:
+            yield
+        finally:
+            cls.current[number] = before
 
     @classmethod
     def synchronize(cls, device):

@@ -9,12 +9,11 @@ import multiprocessing.context
 import os
 import runpy
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
-from job_kit import Job
+from job_kit import Job, free_port
 
 
 def run_script(script, options):
@@ -27,9 +26,10 @@ def run_script(script, options):
     runpy.run_path(str(script), run_name="__main__")
 
 
-def launch(ranks, script, options, log, environment):
+def launch(ranks, script, options, log, cwd, environment):
     """In a child: its children are the ranks. When one fails, all end."""
     os.setpgid(0, 0)
+    os.chdir(cwd)
     with open(log, "wb") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
@@ -67,14 +67,12 @@ class Forked(multiprocessing.context.ForkProcess):
 class ForkedRanks(Job):
     """`torchrun --standalone --nproc-per-node RANKS SCRIPT OPTIONS`, without torchrun."""
 
-    def __init__(self, ranks, script, options, log, **environment):
+    def __init__(self, ranks, script, options, log, cwd=".", **environment):
         self.log = log
         log.touch()
-        with socket.socket() as probe:
-            probe.bind(("localhost", 0))
-            port = str(probe.getsockname()[1])
+        port = str(free_port())
         import torch._dynamo  # noqa: F401  the first step of an optimizer does, which takes seconds
 
         own = {"MASTER_ADDR": "localhost", "MASTER_PORT": port, **environment}
-        self.process = Forked(target=launch, args=(ranks, script, options, log, own))
+        self.process = Forked(target=launch, args=(ranks, script, options, log, cwd, own))
         self.process.start()

@@ -3,11 +3,19 @@
 
 import contextlib
 import os
+import re
 import signal
+import socket
 import subprocess
 import time
 
 PATIENCE = 600  # seconds until a test gives up; no working wait here takes that long
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return probe.getsockname()[1]
 
 
 def children(pid):
@@ -92,3 +100,29 @@ class Job:
         status = self.wait_for_end()
         assert status == 0, f"status {status}:\n{self.output()}"
         return self.output()
+
+
+def lives_through_a_kill(start, line, steps, whole=None):
+    """A training has the losses of an uninterrupted one when it is killed in a step and resumed.
+
+    start(folder, log): a Job that trains and saves in that folder, and resumes from it.
+    line: a pattern of the lines of its output, of two groups: (step) and (losses).
+    whole: losses by step of an uninterrupted training. Default: one is run. Returned."""
+
+    def seen(output):
+        return dict(re.findall(line, output, re.M))
+
+    if whole is None:
+        with start("whole", "whole.log") as job:
+            whole = seen(job.finish())
+    with start("killed", "killed.log") as job:
+        job.wait_for(lambda output: len(seen(output)) >= 3)  # the first save is done
+        job.kill()
+        killed = seen(job.output())
+    with start("killed", "resumed.log") as job:
+        resumed = seen(job.finish())
+    assert list(whole) == [str(step) for step in range(1, steps + 1)]
+    assert len({*whole.values()}) == steps, "the losses of all steps differ"
+    assert killed.items() <= whole.items() and resumed.items() <= whole.items()
+    assert killed.keys() | resumed.keys() == whole.keys() and len(resumed) < steps
+    return whole

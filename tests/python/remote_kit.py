@@ -29,11 +29,12 @@ VENV_BIN = Path(sys.executable).parent
 
 class Store:
     """Serves a folder with ranges and ETags over HTTP/1.1. A fault is a function of the handler,
-    which gives another answer to a range of a token file (.bin), or returns False."""
+    which gives another answer to a range of a token file (or of another suffix), or returns
+    False."""
 
     def __init__(self, folder):
         self.folder, self.fault, self.asked, self.headers = Path(folder), None, [], []
-        self.lock, self.contents, self.tls = threading.Lock(), {}, None
+        self.lock, self.contents, self.tls, self.suffix = threading.Lock(), {}, None, ".bin"
         store = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -91,7 +92,7 @@ class Store:
             if found
             else (0, len(handler.content) - 1)
         )
-        fault = self.fault if name.endswith(".bin") else None
+        fault = self.fault if name.endswith(self.suffix) else None
         if not found:
             return answer(handler, 200, handler.content, {"ETag": handler.etag})
         return (fault is not None and fault(handler)) or answer_range(handler)

@@ -4,6 +4,7 @@ is tried from a state in the middle of a calendar. An allowed change gives the r
 unchanged run would give as far as the change does not concern them; others are refused by field."""
 
 import copy
+import shutil
 
 import numpy
 import pytest
@@ -183,3 +184,146 @@ def test_refused_changes(program, folder, sources, saved, change, keys, message)
     assert told.value.hint
     if change is more_documents:
         assert "`ringpack grow RUN web=61 --at-step STEP`" in told.value.hint
+
+
+@pytest.fixture
+def growing(tmp_path):
+    """Loaders of a source of two shards, with 40 and 20 documents, and a checkpoint_dir."""
+
+    def shard(number, count):
+        documents = [[n] * (7 * n % 90 + 1) for n in range(count)]
+        write_megatron(tmp_path / f"shard{number}", documents)
+
+    def load(*stages, kept="kept", **keys):
+        source = {"name": "web", "path": tmp_path / "shard*.bin", "max_epochs": 2}
+        own = {**BASE, "stages": [*stages], "run_dir": tmp_path}
+        own["checkpoint_dir"] = tmp_path / kept if kept else "none"
+        return ringpack.Loader(corpus=[source], **own, **keys)
+
+    shard(0, 40), shard(1, 20)
+    load.shard = shard
+    return load
+
+
+def test_documents_of_stage_0_hold_at_a_start_at_row_0(growing):
+    """The index has more, and the start takes none of them, as the first one did."""
+    stages = {"until": "4 steps", "documents": {"web": 40}}, {"documents": {"web": 60}}
+    with growing(*stages, kept="whole") as whole:
+        rows = rows_of(whole, 60, ["web"])
+    for _ in range(2):
+        with growing(*stages) as loader:
+            assert loader.progress()["sources"]["web"]["epoch_documents"] == 40
+    with growing(*stages) as loader:
+        assert loader.next_row == 0 and rows_of(loader, 60, ["web"]) == rows
+    assert max(document for row in rows.values() for _, document, *_ in row) > 40
+
+
+@pytest.mark.parametrize("grow", [True, False])
+def test_a_private_engine_takes_appended_documents(growing, tmp_path, grow):
+    """At the state of a trainer, as an engine takes them at its checkpoint."""
+    (tmp_path / "shard1.bin").unlink(), (tmp_path / "shard1.idx").unlink()
+    stages = {"until": "5 steps"}, {"weights": {"web": 1}}
+    loaders = [growing(*stages), growing(*stages, kept=None)]
+    for loader in loaders:
+        with loader:
+            assert len(rows_of(loader, 12, ["web"])) == 12
+    state = loaders[1].state_dict()
+    growing.shard(1, 20)
+    found = []
+    for loader in growing(*stages, grow=grow), growing(*stages, kept=None, grow=grow):
+        if loader._given.options["checkpoint_dir"] == "none":
+            loader.load_state_dict(state)
+        with loader:
+            found.append((rows_of(loader, 60, ["web"]), loader.state_dict()["ringpack_state"]))
+    assert found[0][0] == found[1][0] and (found[0][1] == found[1][1]).all()
+    numbers = {document for row in found[0][0].values() for _, document, *_ in row}
+    assert (max(numbers) > 40) == grow
+
+
+def test_documents_that_were_appended_at_row_0_are_refused(growing):
+    stages = {"until": "10 steps"}, {"weights": {"web": 1}}
+    with growing(*stages) as loader:
+        rows = rows_of(loader, 60, ["web"])
+    with growing(*stages, kept="other"):
+        pass
+    growing.shard(2, 5)
+    with pytest.raises(ringpack.CheckpointMismatchError, match="documents were appended") as told:
+        growing(*stages, kept="other").attach()
+    assert "begin a new stream" in told.value.hint and "`grow: false`" in told.value.hint
+    with growing(*stages, kept="other", grow=False) as loader:
+        assert rows_of(loader, 60, ["web"]) == rows
+
+
+LIMITS = [
+    {"until": "20 steps", "limits": {"books": {"max_tokens": 900}}},
+    {"until": "40 steps", "weights": {"web": 1, "books": 1}, "limits": {"web": {"max_epochs": 3}}},
+    {"until": "60 steps", "limits": {"books": {"max_tokens": 9000}}},
+    {"limits": {"web": {"max_epochs": 6}}},
+]
+
+
+def set_limit(stage, source, key, value):
+    def change(used, stages):
+        limits = used[source] if stage is None else stages[stage]["limits"].setdefault(source, {})
+        limits[key] = value
+        if value is None:
+            del stages[stage]["limits"]
+
+    return change
+
+
+PAST = {
+    "of the source": (set_limit(None, "web", "max_epochs", 2), "max_epochs of .* web", "1", "2"),
+    "of stage 0": (set_limit(0, "books", "max_tokens", 99), "max_tokens of .* books", "900", "99"),
+    "added": (set_limit(1, "books", "max_tokens", 999), "max_tokens of .* books", "900", "999"),
+    "taken": (set_limit(0, "books", "max_tokens", None), "max_tokens of .* books", "900", "none"),
+    "of the stage in force": (set_limit(2, "books", "max_tokens", 9500),),
+    "of a stage before, in force": (set_limit(1, "web", "max_epochs", 5),),
+    "of a source, in force": (set_limit(None, "old", "max_epochs", 8),),
+    "of a stage ahead": (set_limit(3, "web", "max_epochs", 7),),
+}
+
+
+@pytest.fixture(scope="module")
+def over(program, sources, tmp_path_factory):
+    """Start the run whose checkpoint is at row 180, in stage 2, with a change of its config; a
+    source is exhausted in stage 0."""
+    folder = tmp_path_factory.mktemp("over")
+
+    def start(change=None, kept="kept", **keys):
+        used = {name: dict(sources[name]) for name in NAMES}
+        used["web"]["max_epochs"] = 1
+        own = {**BASE, "stages": copy.deepcopy(LIMITS), "run_dir": folder}
+        if change is not None:
+            change(used, own["stages"])
+        own.update(corpus=list(used.values()), checkpoint_dir=folder / kept, **keys)
+        return ringpack.Loader(**own)
+
+    with start() as loader:
+        for batch in loader:
+            if batch.next_row == 180:
+                break
+    start.path = folder / "kept"
+    return start
+
+
+@pytest.mark.parametrize("change, told", [(made, told) for made, *told in PAST.values()], ids=PAST)
+def test_limits_of_stages_that_are_over(over, tmp_path, change, told):
+    """They are compared where a later stage has replaced them; others may be edited."""
+    loader = over(change, kept=shutil.copytree(over.path, tmp_path / "kept"))
+    if not told:
+        with loader:
+            assert loader.next_row == 180 and rows_of(loader, 40)
+        return
+    field, had, has = told
+    said = rf"{field}.* differs: the state has {had}, this run has {has}"
+    with pytest.raises(ringpack.CheckpointMismatchError, match=said) as failure:
+        loader.attach()
+    assert "set it back" in failure.value.hint
+
+
+def test_control_edited_limits_of_a_stage_that_is_over(over, tmp_path, broken, monkeypatch):
+    monkeypatch.setenv("RP_DEFECT", "edit_past_limits")
+    copied = shutil.copytree(over.path, tmp_path / "kept")
+    with over(PAST["of the source"][0], kept=copied, program=broken) as loader:
+        assert loader.next_row == 180

@@ -10,6 +10,7 @@ import pytest
 import ringpack
 from column_kit import Columns, assert_columns, column, read_all
 from convert_kit import convert
+from explain_kit import explain, rows_of
 from mask_kit import index
 from stream_kit import VERSION_1, Corpus, Engine, write_megatron
 
@@ -230,6 +231,34 @@ def test_planted_defects_are_found(corpus, columns, broken, tmp_path, monkeypatc
     monkeypatch.setenv("RP_DEFECT", defect)
     with pytest.raises(AssertionError, match="weight" if "neighbour" in defect else "logprob"):
         read_broken(broken, tmp_path, corpus, columns)
+
+
+def test_explain_shows_the_entries_of_each_fragment(corpus, columns, program, tmp_path):
+    """File and byte of the first entry, which has the values of the batch; numbers of documents."""
+    config, numbers = annotated(program, tmp_path, corpus, config_of(corpus, bos_id=7))
+    config["document_columns"] = ["language", "score"]
+    path = tmp_path / "explained.yaml"
+    path.write_text(json.dumps(config))
+    rows, found = rows_of(program, "-c", path, "--row", "0-20"), 0
+    for part in (part for row in rows for part in row["fragments"]):
+        source, document = part["source_number"], part["document"]
+        assert set(part["columns"]) == {"weight", "teacher", "logprob", "language", "score"}
+        assert part["columns"]["language"] == numbers[source]["language"][document]
+        assert part["columns"]["score"] == numbers[source]["score"][document]
+        for name in columns.kinds:
+            where = part["columns"][name]
+            values = columns.values[name][source]
+            first = columns.starts[source][document] + max(part["offset"] - 1, 0)
+            if first == columns.starts[source][document + 1]:
+                continue  # only inserted tokens are left
+            assert where["bytes"] == values[0].nbytes
+            with open(where["file"], "rb") as file:
+                file.seek(where["byte_offset"])
+                assert file.read(where["bytes"]) == values[first].tobytes(), (name, part)
+            found += 1
+    assert found > 50
+    shown = explain(program, "-c", path, "--row", "3")
+    assert ".weight.col, byte " in shown and ", 64 each" in shown and "  score: " in shown
 
 
 def test_identity_has_columns_only_where_they_are_used(corpus, columns, program, tmp_path):

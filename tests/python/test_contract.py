@@ -249,6 +249,23 @@ def test_control_a_state_that_is_late_is_found(short):
         testing.assert_equal_output_after_checkpoint(Late(loader))
 
 
+def test_grain_saves_a_loader_into_an_orbax_checkpoint(short, folder):
+    """By the handlers of its own iterators, as MaxText calls them."""
+    ocp = pytest.importorskip("orbax.checkpoint")
+    grain = pytest.importorskip("grain")
+    form = {"profile": "grain", "copy": True}
+    with short(**form) as loader, ocp.CheckpointManager(folder / "saved") as checkpoints:
+        next(loader)
+        saved = ocp.args.Composite(iter=grain.checkpoint.CheckpointSave(loader))
+        checkpoints.save(1, args=saved)
+        checkpoints.wait_until_finished()
+        rest = [batch["inputs"].tolist() for batch in loader]
+    with short(**form) as loader, ocp.CheckpointManager(folder / "saved") as checkpoints:
+        kept = ocp.args.Composite(iter=grain.checkpoint.CheckpointRestore(loader))
+        checkpoints.restore(1, args=kept)
+        assert rest and [batch["inputs"].tolist() for batch in loader] == rest
+
+
 def test_grain_packs_under_the_same_names(short):
     """Keys and types of Grain's own packing of a feature called inputs."""
     grain = pytest.importorskip("grain")

@@ -2,13 +2,20 @@
 """Loader(device=...): the batches of a loader without it, one step ahead on a device. The CPU is
 one; a GPU is simulated, and is tried where there is one."""
 
+import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy
 import pytest
 import ringpack
 from cuda_kit import cuda  # noqa: F401
 from fake_kit import POISON, ROWS, SLOTS, tokens
+from loader_streams_kit import serve  # noqa: F401
+from ringpack._device import Copier
+from stream_oracle import assert_batch
 from test_interrupts import storm
 
 torch = pytest.importorskip("torch")
@@ -292,6 +299,80 @@ def test_the_current_gpu_is_the_default(gpu):
     with fakes(device="cuda", pin_memory=True) as loader:
         next(loader)
         assert loader._copier._device == torch.device("cuda:0")
+
+
+@pytest.mark.parametrize("failing", [{0}, {1}, {3, 4}, {2, 5, 6}])
+def test_memory_of_the_gpu_that_ends_costs_no_batch(gpu, monkeypatch, failing):
+    """Before a batch is given, or while the next one is copied: the loop gets the error, and then
+    the same batch."""
+    calls = iter(range(99))
+    allocate = Copier._allocate
+
+    def fail(copier):
+        if next(calls) in failing:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return allocate(copier)
+
+    monkeypatch.setattr(Copier, "_allocate", fail)
+    errors = number = 0
+    with fakes(device="cuda:0", pin_memory=True) as loader:
+        while number < 8:
+            before = loader.state_dict(text=True)
+            try:
+                batch = next(loader)
+            except torch.OutOfMemoryError:
+                errors += 1
+                assert loader.state_dict(text=True) == before
+                continue
+            assert batch.number == number and (batch["input_ids"].numpy() == tokens(number)).all()
+            number += 1
+            loader._copier._stream.run(), gpu.current[0].run()
+    assert errors == len(failing)
+
+
+DIES = """
+import os, sys, torch
+sys.path.insert(0, sys.argv[3])
+from cuda_kit import FakeCuda
+FakeCuda.reset()
+empty, torch.cuda = torch.empty, FakeCuda
+torch._C._cuda_hasPrimaryContext = lambda device: device == 0
+torch.empty = lambda *shape, dtype, device: empty(*shape, dtype=dtype)
+torch.Tensor.record_stream = lambda tensor, stream: None
+import ringpack
+form = {"return_type": "torch", "device": "cuda:0", "pin_memory": True}
+loader = ringpack.Loader(run="served", run_dir=sys.argv[1], **form)
+for _ in range(int(sys.argv[2])):
+    next(loader)
+assert len(loader._ahead) == 1 and not loader._copier._stream.reached
+print(loader.state_dict(text=True)["ringpack_state"], flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.parametrize("taken", [1, 3])
+def test_a_process_that_dies_with_copies_in_flight_costs_no_batch(
+    serve,  # noqa: F811
+    folder,
+    expected,
+    taken,
+):
+    """No copy has passed, and the next batch is on its way. The engine gives its slots to the next
+    process, which has the batch after the last one that was given."""
+    serve(num_epochs="endless")
+    path = [str(Path(ringpack.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
+    words = [folder, str(taken), str(Path(__file__).parent)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+    done = subprocess.run(
+        [sys.executable, "-c", DIES, *words], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    assert done.returncode == -signal.SIGKILL
+    with ringpack.Loader(run="served", run_dir=folder) as loader:
+        loader.load_state_dict({"ringpack_state": done.stdout.strip()})
+        for number in range(taken, taken + 20):
+            batch = next(loader)
+            assert batch.first_row == 3 * number
+            assert_batch(batch, expected)
 
 
 # ---- a GPU --------------------------------------------------------------------------------------

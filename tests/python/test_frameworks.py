@@ -4,14 +4,13 @@ Lightning with its own launcher, whose ranks are said after the loaders have bee
 
 import os
 import re
-import socket
 import sys
 
 import pytest
 import ringpack
 from conftest import ROOT
 from forked_ranks import ForkedRanks
-from job_kit import Job
+from job_kit import Job, free_port, lives_through_a_kill
 from lightning_kit import MODEL, needs_lightning
 from ringpack import _placement, _ranks
 from warm_python import warm_python
@@ -86,20 +85,9 @@ def test_accelerate_is_killed_and_resumed(program, corpora, folder, accumulation
         words = [corpora[0], folder / name, accumulation, 6]
         return ForkedRanks(2, folder / "train.py", words, folder / log, **place)
 
-    def seen(output):
-        return dict(re.findall(r"^step (\d+ row \d+) loss (\S+)$", output, re.M))
-
-    with start("killed", "killed.log") as job:
-        job.wait_for(lambda output: len(seen(output)) >= 3)
-        job.kill()
-        killed = seen(job.output())
-    with start("killed", "resumed.log") as job:
-        resumed = seen(job.finish())
-    with start("whole", "whole.log") as job:
-        whole = seen(job.finish())
-    assert list(whole) == [f"{n} row {2 * accumulation * n}" for n in range(1, 7)]
-    assert killed.items() <= whole.items() and resumed.items() <= whole.items()
-    assert killed.keys() | resumed.keys() == whole.keys() and len(resumed) <= 4
+    whole = lives_through_a_kill(start, r"^step (\d+) (row \d+ loss \S+)$", 6)
+    rows = [int(losses.split()[1]) for losses in whole.values()]
+    assert rows == [2 * accumulation * step for step in range(1, 7)]
 
 
 # ---- jax ----------------------------------------------------------------------------------------
@@ -123,12 +111,6 @@ with loader:
     print(f"{rank}: {rows}", flush=True)
     jax._src.distributed.global_state.client.wait_at_barrier("read", 600_000)
 """
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return probe.getsockname()[1]
 
 
 def test_jax_distributed(program, corpora, folder):

@@ -31,6 +31,7 @@ def stream_or_refuse(loader):
 QUESTIONS = {
     "state_dict": lambda loader, _: loader.state_dict(),
     "get_state": lambda loader, _: loader.get_state(),
+    "start_prefetch": lambda loader, _: loader.start_prefetch(),
     "next_row": lambda loader, _: loader.next_row,
     "plan_digest": lambda loader, _: loader.plan_digest,
     "counts": lambda loader, _: loader.counts(),

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loops of frameworks on two real ranks, with accumulation 16 and a whole evaluation after each
-step: killed and resumed, they have the losses of an uninterrupted run. Fabric, torchtitan's part of
-a config, torchdata.nodes, and a plain loop that fetches a batch ahead."""
-
-import re
+"""Loops on two real ranks, with accumulation 16 and a whole evaluation after each step: killed and
+resumed, they have the losses of an uninterrupted run. torchtitan's part of a config, and a plain
+loop that fetches a batch ahead; the pages have others."""
 
 import pytest
 import ringpack
 from forked_ranks import ForkedRanks
+from job_kit import lives_through_a_kill
 from ringpack._neighbours import place_among
 
 torch = pytest.importorskip("torch")
@@ -37,16 +36,15 @@ def sum_of(*values):
     dist.all_reduce(total)
     return total
 
-def train_on(batches, backward=torch.Tensor.backward):
+def train_on(batches):
     count = max(sum_of(sum((labels != -100).sum().item() for _, labels in batches)).item(), 1)
     total = 0.0
     for inputs, labels in batches:
         loss = loss_of(inputs, labels) / count
-        backward(loss * 2 if hasattr(model, "module") else loss)
+        loss.backward()
         total += loss.item()
-    if not hasattr(model, "module"):
-        for parameter in model.parameters():
-            dist.all_reduce(parameter.grad)
+    for parameter in model.parameters():
+        dist.all_reduce(parameter.grad)
     optimizer.step()
     optimizer.zero_grad()
     return sum_of(total).item()
@@ -77,25 +75,6 @@ def pairs(loader):
 
 os.makedirs(place, exist_ok=True)
 """.format(steps=STEPS, accumulated=ACCUMULATED)
-
-FABRIC = """
-import lightning
-fabric = lightning.Fabric(accelerator="cpu", devices=2, strategy="ddp")
-fabric.launch()
-model, optimizer = fabric.setup(model, optimizer)
-loader = ringpack.Loader(**train)
-held = ringpack.Loader(num_epochs=1, **form)
-state = {"model": model, "optimizer": optimizer, "loader": loader}
-with loader, held:
-    if kept:
-        fabric.load(kept[-1], state)
-    for step in range(first, STEPS + 1):
-        batches = [(batch["input_ids"], batch["labels"])
-                   for batch, _ in zip(loader, range(ACCUMULATED))]
-        say(step, train_on(batches, fabric.backward), pairs(held))
-        write(step, lambda path: fabric.save(path, state))
-    fabric.barrier()
-"""
 
 TITAN = """
 import itertools, types
@@ -134,25 +113,6 @@ def load():
     return position
 """
 
-NODES = SAVE + """
-import torchdata.nodes as nodes
-dist.init_process_group("gloo")
-loader = ringpack.Loader(copy=True, **train)
-held = ringpack.Loader(num_epochs=1, **form)
-data = nodes.Loader(nodes.Prefetcher(nodes.IterableWrapper(loader), prefetch_factor=5))
-if kept:
-    data.load_state_dict(load())
-batches = pairs(data)
-for step in range(first, STEPS + 1):
-    loss = train_on([next(batches) for _ in range(ACCUMULATED)])
-    say(step, loss, pairs(held))
-    position = data.state_dict()
-    write(step, save)
-del batches, data
-dist.barrier()
-loader.close(), held.close()
-"""
-
 PLAIN = SAVE + """
 dist.init_process_group("gloo")
 loader = ringpack.Loader(look_ahead=1, **train)
@@ -173,21 +133,19 @@ with loader, held:
 """
 
 LOOPS = {
-    "fabric": (FABRIC, ["lightning"]),
     "torchtitan": (TITAN, ["torchtitan.components.dataloader", "torch.distributed.checkpoint"]),
-    "nodes": (NODES, ["torchdata.nodes"]),
     "plain": (PLAIN, []),
 }
 
 
 @pytest.fixture(scope="module")
-def wholes():
-    """All loops but Fabric's, which adds gradients in another order, have the same losses."""
+def whole():
+    """Losses by step: all loops have the same ones."""
     return {}
 
 
 @pytest.mark.parametrize("name", LOOPS)
-def test_a_killed_loop(program, corpora, folder, wholes, name):
+def test_a_killed_loop(program, corpora, folder, whole, name):
     text, needed = LOOPS[name]
     for module in needed:
         pytest.importorskip(module)  # once: the ranks are forked from here
@@ -198,24 +156,8 @@ def test_a_killed_loop(program, corpora, folder, wholes, name):
         words = [corpora[0], folder / run]
         return ForkedRanks(2, folder / "train.py", words, folder / log, **place)
 
-    def seen(output):
-        return dict(re.findall(r"^step (\d+) (loss \S+ \S+ \d+)$", output, re.M))
-
-    with start("killed", "killed.log") as job:
-        job.wait_for(lambda output: len(seen(output)) >= 2)
-        job.kill()
-        killed = seen(job.output())
-    with start("killed", "resumed.log") as job:
-        resumed = seen(job.finish())
-    kind = "fabric" if name == "fabric" else "others"
-    if kind not in wholes:
-        with start("whole", "whole.log") as job:
-            wholes[kind] = seen(job.finish())
-    whole = wholes[kind]
-    assert list(whole) == [str(step) for step in range(1, STEPS + 1)]
-    assert len({loss.split()[2] for loss in whole.values()}) == STEPS, "each evaluation differs"
-    assert killed.items() <= whole.items() and resumed.items() <= whole.items()
-    assert killed.keys() | resumed.keys() == whole.keys() and len(resumed) < STEPS
+    line = r"^step (\d+) (loss \S+ \S+ \d+)$"
+    whole.update(lives_through_a_kill(start, line, STEPS, whole or None))
 
 
 def test_neighbours_find_their_places(monkeypatch):
@@ -237,6 +179,11 @@ def test_neighbours_find_their_places(monkeypatch):
     assert [(of["dp_rank"], of["replica"], of["replicas"], of["ranks"]) for of in places] == [
         (rank // 2, rank % 2, 2, "0-1" if rank < 4 else "2-3") for rank in range(8)
     ]
+    known[1::2] = [(None, None)] * 4  # get their batches by a broadcast
+    monkeypatch.setattr(dist, "get_rank", lambda: 2)
+    monkeypatch.setenv("GROUP_RANK", "0")
+    assert place_among(1, 4) == {"dp_rank": 1, "dp_world_size": 4, "ranks": "0-1"}
+    assert place_among(1, 4, reads=False) == {"dp_rank": 1, "dp_world_size": 4}
     known[0] = (3, "0")
     monkeypatch.setenv("GROUP_RANK", "0")
     with pytest.raises(ringpack.UsageError, match="neighbouring ranks"):

@@ -9,28 +9,13 @@ import subprocess
 import pytest
 from conftest import ROOT
 from job_kit import Job
+from page_kit import DOCS, blocks
 from warm_python import warm_python
 
-PAGES = sorted((ROOT / "tools" / "python" / "docs").glob("*.md"))
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
-NAME = {"python": re.compile(r"# (\S+\.py)\n"), "c": re.compile(r"/\* (\S+\.c) \*/\n")}
+PAGES = sorted(DOCS.glob("*.md"))
 NEEDED = {"torchrun": "torch", "transformers": "transformers", "jax": "jax", "torch": "torch"}
-NEEDED |= {name: name for name in ("lightning", "trl", "datasets", "torchtitan")}
-
-
-def blocks(page):
-    """name -> text of the files, and the script."""
-    files, script = {}, ""
-    for language, text in BLOCK.findall(page.read_text()):
-        if language in NAME:
-            name = NAME[language].match(text)
-            assert name, f"{page.name}: a {language} block without the name of its file:\n{text}"
-            files[name[1]] = text
-        elif language == "sh":
-            script += text
-        elif language == "yaml" and (name := re.match(r"# (\S+\.yaml)\n", text)):
-            files[name[1]] = text
-    return files, script
+NEEDED |= {name: name for name in ("lightning", "trl", "datasets", "torchtitan", "torchdata")}
+NEEDED |= {"flax": "flax", "megatron": "megatron.core"}
 
 
 def need(files, script):
@@ -78,7 +63,7 @@ def test_a_batch_without_a_label(program, folder, warm, name):
     """The program of a page on documents of one token: the mean of no label is 0, and not NaN."""
     from stream_oracle import write_megatron
 
-    files, script = blocks(ROOT / "tools" / "python" / "docs" / f"{name}.md")
+    files, script = blocks(DOCS / f"{name}.md")
     need(files, script)
     (folder / "train.py").write_text(files["train.py"])
     write_megatron(folder / "corpus", [[n % 250] for n in range(40000)])
@@ -92,7 +77,7 @@ def test_a_batch_without_a_label(program, folder, warm, name):
 
 
 def test_the_commands_for_incidents_are_run():
-    page = ROOT / "tools" / "python" / "docs" / "operating.md"
+    page = DOCS / "operating.md"
     table = page.read_text().split("## Incidents")[1].replace("\\|", "\0")
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line]
     script = blocks(page)[1].splitlines()

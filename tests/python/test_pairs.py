@@ -274,3 +274,31 @@ def test_loaders_that_do_not_fit(load, corpus, tokenizer, tmp_path):
     trainer.precompute_ref_logps = True
     with pytest.raises(ringpack.UsageError, match="precompute_ref_log_probs"):
         ringpack.hf.attach(trainer, load(corpus)).train()
+
+
+def test_a_corpus_without_pairs_is_refused(program, tokenizer, load, corpus, tmp_path):
+    """Also one of an even number of documents, whose neighbours would be taken as pairs."""
+    texts = [{"text": f"It is {n}."} for n in range(10)]
+    turns = [{"prompt": "What is it?", "completion": f" It is {n}."} for n in range(10)]
+    for rows, mask in (texts, "none"), (turns, "completion_mask"):
+        plain = write(program, tokenizer, tmp_path, rows)
+        said = f"corpus.* has no pairs: .* the mask preference_mask, found mask {mask}"
+        for sources in [plain], [{"path": str(corpus), "name": "pairs"}, str(plain)]:
+            with pytest.raises(ringpack.ConfigError, match=said) as failure:
+                load(sources, run="plain").attach()
+            assert "ringpack convert -o OUTPUT" in failure.value.hint
+    with load(plain, run="plain", profile="trl") as loader:
+        assert len(list(loader)) > 0
+
+
+def test_pairs_of_a_range_of_documents(load, corpus):
+    """An odd number has half a pair; the refusal has the range that leaves it out."""
+    pairs = [{"path": str(corpus), "documents": "2-9"}]
+    said = "expected a multiple of group 2, whose units stay whole, found 7"
+    with pytest.raises(ringpack.ConfigError, match=said) as failure:
+        load(pairs, run="odd").attach()
+    assert failure.value.hint == "`documents: 2-8` of the source leaves out the last 1"
+    with pytest.raises(ringpack.ConfigError, match="FIRST that is a multiple of group"):
+        load([{**pairs[0], "documents": "1-9"}], run="odd").attach()
+    with load([{**pairs[0], "documents": "2-8"}], run="odd") as loader:
+        assert sum(len(batch["input_ids"]) // 2 for batch in loader) == 3

@@ -2,7 +2,6 @@
 """Streams of one engine: the rows of a training between evaluations are those of a training without
 them, each evaluation is a whole pass from its first row, and no pass starts an engine."""
 
-import base64
 import fcntl
 import json
 import os
@@ -12,40 +11,12 @@ import sys
 import threading
 import time
 
-import numpy
 import pytest
 import ringpack
+from loader_streams_kit import CHANGES_SEQ_LEN, STREAMS, rows_of, run_ranks
+from loader_streams_kit import held_out, open_streams, serve  # noqa: F401
 from stream_kit import PATIENCE
-from stream_oracle import INPUTS, Expected, assert_batch
-
-STREAMS = {"train": {}, "eval": {"num_epochs": 1}, "other": {"num_epochs": 1, "batch_size": 4}}
-
-
-@pytest.fixture
-def open_streams(make, corpora):
-    """Loaders of three streams: a training, an evaluation of the other source, one of the same."""
-
-    def open_them(**changes):
-        own = {name: dict(keys) for name, keys in STREAMS.items()}
-        own["eval"]["corpus"] = corpora[1]
-        return make(streams=own, num_epochs="endless", **changes)
-
-    return open_them
-
-
-@pytest.fixture(scope="module")
-def held_out(corpora):
-    return Expected(corpora[1:], num_epochs=1)
-
-
-def rows_of(batches, expected=None):
-    """The rows of batches, each compared with the oracle's."""
-    rows = []
-    for batch in batches:
-        if expected is not None:
-            assert_batch(batch, expected)
-        rows += batch["rows"]["row"].tolist()
-    return rows
+from stream_oracle import assert_batch
 
 
 def pid_of(loader, folder):
@@ -109,22 +80,6 @@ def test_a_loop_that_is_left_gives_its_last_batch_back(open_streams):
 # ---- ranks --------------------------------------------------------------------------------------
 
 
-def run_ranks(loaders, work):
-    """work(rank, loader, barrier) in a thread of each rank. Its results."""
-    barrier, results = threading.Barrier(len(loaders)), [None] * len(loaders)
-
-    def run(rank):
-        with loaders[rank] as loader:
-            results[rank] = work(rank, loader, barrier)
-            barrier.wait(PATIENCE)
-
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(len(loaders))]
-    [thread.start() for thread in threads]
-    [thread.join(PATIENCE) for thread in threads]
-    assert None not in results
-    return results
-
-
 def test_each_rank_has_each_pass_and_one_that_leaves_blocks_none(
     open_streams, make, folder, held_out
 ):
@@ -159,102 +114,6 @@ def test_each_rank_has_each_pass_and_one_that_leaves_blocks_none(
     plain = [make(dp_rank=rank, **alone) for rank in range(2)]
     wanted = run_ranks(plain, lambda rank, loader, _: [next(loader).digest() for _ in range(15)])
     assert [digests, others] == wanted
-
-
-# ---- states -------------------------------------------------------------------------------------
-
-
-def test_a_state_has_all_streams(open_streams, held_out, tmp_path, program):
-    with open_streams() as train:
-        held = train.stream("eval")
-        next(train), next(train)
-        start = train.state_dict()
-        for number, _ in enumerate(held):
-            if number == 1:
-                inside = train.state_dict()
-                break
-        after = train.state_dict()
-        sizes = {len(state["ringpack_state"]) for state in (start, inside, after)}
-        assert len(sizes) == 1 and (start["ringpack_state"] == after["ringpack_state"]).all()
-        text = json.loads(json.dumps(train.state_dict(text=True)))
-        whole = rows_of(held, held_out)
-        for state in inside, start, text:
-            train.load_state_dict(state)
-            assert train.next_row == 6
-            assert rows_of(held) == (whole[6:] if state is inside else whole)
-            assert rows_of(held) == whole
-    with open_streams() as resumed:
-        resumed.load_state_dict(inside)
-        assert next(resumed).first_row == 6
-        assert rows_of(resumed.stream("eval")) == whole[6:]
-        assert rows_of(resumed.stream("eval")) == whole
-
-
-def test_each_form_of_a_state_has_all_streams(open_streams, held_out, tmp_path, program):
-    """Files of trainers: the program and the loader find the stream that is named."""
-    torch = pytest.importorskip("torch")
-    with open_streams() as train:
-        held = train.stream("eval")
-        for _ in range(4):
-            next(train)
-        for number, _ in enumerate(held):
-            if number == 1:
-                state = train.state_dict()
-                break
-        files = {form: tmp_path / f"state.{form}" for form in ("npz", "json", "pt", "bin")}
-        numpy.savez(files["npz"], **state)
-        torch.save({"ringpack_state": torch.from_numpy(state["ringpack_state"])}, files["pt"])
-        files["bin"].write_bytes(state["ringpack_state"].tobytes())
-        encoded = base64.b64encode(state["ringpack_state"].tobytes()).decode()
-        files["json"].write_text(json.dumps({"deep": {"ringpack_state": encoded}}))
-        for path in files.values():
-            assert ringpack.describe(path)["next_row"] == 12
-            assert ringpack.describe(ringpack.import_state(path, stream="eval"))["next_row"] == 6
-            next(train)
-            train.load_state_dict(path)
-            assert train.next_row == 12 and rows_of(held) == list(range(6, 3 * len(held)))
-            with pytest.raises(ringpack.UsageError, match="its other streams are eval, other"):
-                ringpack.import_state(path, stream="evil")
-        plain = tmp_path / "plain.npz"
-        ringpack.export_state(ringpack.import_state(files["pt"]), plain)
-        train.load_state_dict(plain)
-        assert rows_of(held) == list(range(3 * len(held))), "a state of one stream"
-
-
-def test_a_state_resumes_with_other_ranks(open_streams, held_out):
-    with open_streams() as train:
-        next(train)
-        for number, _ in enumerate(train.stream("eval")):
-            if number == 1:
-                state = train.state_dict()
-                break
-    world = {"dp_world_size": 2, "run": "wider", "batch_size": 1}
-    loaders = [open_streams(dp_rank=rank, **world) for rank in range(2)]
-
-    def work(rank, train, barrier):
-        train.load_state_dict(state)
-        row = next(train)["rows"]["row"].tolist()
-        rest = rows_of(train.stream("eval"), held_out)
-        barrier.wait(PATIENCE)
-        return row, rest, rows_of(train.stream("eval"))
-
-    (one, rest, whole), (two, more, all_of) = run_ranks(loaders, work)
-    count = len(held_out.rows)
-    assert one + two == [3, 4]
-    assert sorted(rest + more)[: count - 6] == list(range(6, count))
-    assert sorted(whole + all_of)[:count] == list(range(count))
-
-
-def test_states_with_and_without_streams_fit_each_other(open_streams, make, caplog):
-    with open_streams() as train, make(num_epochs="endless") as plain:
-        next(train), next(plain)
-        several, one = train.state_dict(), plain.state_dict()
-        plain.load_state_dict(several)
-        assert "which this loader has not" in caplog.text and plain.next_row == 3
-        for _ in zip(train.stream("eval"), range(2)):
-            pass
-        train.load_state_dict(one)
-        assert train.next_row == 3 and rows_of(train.stream("eval"))[0] == 0
 
 
 # ---- kills --------------------------------------------------------------------------------------
@@ -325,31 +184,6 @@ def left_by_a_kill(engine_of, folder):
         rows = rows_of(held.borrow(5) for _ in range(1))
         held.close()
     return rows
-
-
-@pytest.fixture
-def serve(folder, corpora, program):
-    """`ringpack serve` of a config file."""
-    started = []
-
-    def start(of=program, streams=None, **changes):
-        own = streams or {**STREAMS, "eval": {"num_epochs": 1, "corpus": corpora[1]}}
-        keys = {**INPUTS, "corpus": corpora[0], "batch_size": 3, "profile": "full", **changes}
-        config = {"run": "served", "run_dir": str(folder), **keys, "streams": own}
-        path = folder / "config.yaml"
-        path.write_text(json.dumps(config))
-        ready, end = os.pipe()
-        command = [of, "serve", "-c", path, "--ready-fd", str(end)]
-        started.append(subprocess.Popen(command, pass_fds=[end], stderr=subprocess.PIPE, text=True))
-        os.close(end)
-        os.read(ready, 16)
-        os.close(ready)
-        return started[-1]
-
-    yield start
-    for process in started:
-        process.terminate()
-        process.communicate(timeout=PATIENCE)
 
 
 def test_a_killed_trainer_is_followed_by_a_whole_pass(serve, folder):
@@ -439,6 +273,10 @@ BAD = {
     "unknown key": ({"train": {}, "eval": {"batch_sizes": 2}}, "did you mean `batch_size`"),
     "directory": ({"train": {}, "eval": {"checkpoint_dir": "c"}}, "only the checkpoints of the"),
     "missing": ({"train": {}, "eval": {"corpus": "nowhere"}}, "nowhere"),
+    "seq_len": (
+        {"train": {}, "eval": {"stream_version": 2, "stages": CHANGES_SEQ_LEN}},
+        "stage 1 changes seq_len from .* to 64, and a pass over stream eval has rows of one length",
+    ),
     "range": ({"train": {}, "eval": {"batch_size": 0}}, "batch_size"),
 }
 

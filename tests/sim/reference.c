@@ -42,7 +42,7 @@ static int index_sources(const struct story *story, const struct rp_config *conf
     int code = 0;
     for (uint32_t i = 0; i < config->source_count && story->sidecars && code >= 0; i++)
         for (uint32_t s = 0; s < config->sources[i].shard_count && code >= 0; s++)
-            code = rp_index_build(config->sources[i].shards[s], NULL, error);
+            code = rp_sidecar_build(config->sources[i].shards[s], NULL, error);
     return code;
 }
 

@@ -125,7 +125,7 @@ WRAP(bool, rp_files_adapt, struct rp_files *files, const struct rp_flow_options 
     static struct rp_page_cache page_cache;
     page_cache = rp_page_cache_of_kernel;
     page_cache.available = available;
-    corpus_bytes = rp_corpus_bytes(files->corpus);
+    corpus_bytes = rp_corpus_file_bytes(files->corpus);
     struct rp_flow_options with_it = *options;
     with_it.page_cache = &page_cache;
     return __real_rp_files_adapt(files, &with_it, why);

@@ -483,9 +483,9 @@ KIT int kit_enter(void **state)
     kit_write(&(struct kit_source){"crumbs", 8, 2, 6000}, 0, 5, 3);
     kit_write(&(struct kit_source){"pages", 8, 2, 3000}, 0, 200, 4);
     if (code == 0)
-        code = rp_index_build("words", NULL, &error);
+        code = rp_sidecar_build("words", NULL, &error);
     if (code == 0)
-        code = rp_index_build("crumbs", NULL, &error);
+        code = rp_sidecar_build("crumbs", NULL, &error);
     return code;
 }
 

@@ -68,8 +68,8 @@ static const struct rp_progress telling = {tell, NULL};
 static int index_it(struct rp_error *error)
 {
     struct rp_source_spec spec = hints();
-    int code = rp_index_build(
-        path, &(struct rp_index_build_options){.hints = &spec, .progress = &telling}, error);
+    int code = rp_sidecar_build(
+        path, &(struct rp_sidecar_build_options){.hints = &spec, .progress = &telling}, error);
     assert_true(code < 0 || told > 0);
     bool armed = system_orders.armed;
     pid_t process = memory_orders ? memory_orders->process : 0;
@@ -86,8 +86,8 @@ static int index_it(struct rp_error *error)
 static int index_elsewhere(struct rp_error *error)
 {
     struct rp_source_spec spec = hints();
-    return rp_index_build(
-        path, &(struct rp_index_build_options){.hints = &spec, .index_dir = "index/deep"}, error);
+    return rp_sidecar_build(
+        path, &(struct rp_sidecar_build_options){.hints = &spec, .index_dir = "index/deep"}, error);
 }
 
 static int inspect_it(struct rp_error *error)

@@ -31,7 +31,8 @@ static void test_it_answers_as_opened_shards_do(void **state)
     struct rp_source_spec hints = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
     for (uint32_t i = 0; i < SHARDS; i++)
         assert_int_equal(
-            rp_index_build(paths[i], &(struct rp_index_build_options){.hints = &hints}, &error), 0);
+            rp_sidecar_build(paths[i], &(struct rp_sidecar_build_options){.hints = &hints}, &error),
+            0);
     assert_int_equal(open_corpus_with(&opened, NULL, &error), 0);
     assert_int_equal(compare(made, opened, &error), 0);
     as = rp_corpus_fingerprint(opened);
@@ -433,22 +434,22 @@ static void test_a_write_while_it_is_used_is_noticed(void **state)
     const struct rp_corpus_spec spec = {.sources = &source, .source_count = 1, .index = INDEX};
     assert_int_equal(rp_corpus_open(&corpus, &spec, &error), 0);
     assert_int_equal(rp_source_length(rp_corpus_source(corpus, 0), 100), 5);
-    assert_int_equal(rp_corpus_look(corpus, &error), 0);
+    assert_int_equal(rp_corpus_revalidate(corpus, &error), 0);
     make(SHARDS); /* appends: no byte in use changes */
-    assert_int_equal(rp_corpus_look(corpus, &error), 0);
+    assert_int_equal(rp_corpus_revalidate(corpus, &error), 0);
     assert_int_equal(rp_source_documents(rp_corpus_source(corpus, 0)), 12028);
     assert_int_equal(rp_source_length(rp_corpus_source(corpus, 0), 100), 5);
     assert_int_equal(link(INDEX, "kept.rpi"), 0);
     assert_int_equal(make(1).outcome, RP_INDEXED_REWRITTEN); /* a smaller file of that name */
-    assert_int_equal(rp_corpus_look(corpus, &error), 0);
+    assert_int_equal(rp_corpus_revalidate(corpus, &error), 0);
     assert_int_equal(rename("kept.rpi", INDEX), 0);
-    assert_int_equal(rp_corpus_look(corpus, &error), 0);
+    assert_int_equal(rp_corpus_revalidate(corpus, &error), 0);
     int fd = open(INDEX, O_RDWR | O_CLOEXEC);
     uint32_t wrong = 77;
     assert_int_equal(pwrite(fd, &wrong, 4, 4096 + 8 * 12028 + 4 * 100), 4);
     close(fd);
     (void)rp_source_length(rp_corpus_source(corpus, 0), 200);
-    assert_int_equal(rp_corpus_look(corpus, &error), -RP_E_CHANGED);
+    assert_int_equal(rp_corpus_revalidate(corpus, &error), -RP_E_CHANGED);
     assert_says(&error, INDEX "|changed while it was in use|ringpack index -c");
     rp_corpus_close(corpus);
 }

@@ -41,7 +41,7 @@ static struct rp_fingerprint indexed(const char *path)
     struct rp_source_spec hints = declared(RP_FORMAT_RAW, RP_TOKEN_U16, 3);
     put_file(path, tokens, sizeof tokens);
     assert_int_equal(
-        rp_index_build(path, &(struct rp_index_build_options){.hints = &hints}, &error), 0);
+        rp_sidecar_build(path, &(struct rp_sidecar_build_options){.hints = &hints}, &error), 0);
     return fingerprint_of(path);
 }
 

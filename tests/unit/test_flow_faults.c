@@ -200,7 +200,7 @@ static void a_flipped_bit_is_found_by_its_block(void **state)
     static const struct kit_source source = {"sealed", 8, 2, 300};
     struct rp_error error;
     kit_write(&source, 0, 60, 8);
-    if (rp_index_build("sealed", NULL, &error) != 0)
+    if (rp_sidecar_build("sealed", NULL, &error) != 0)
         fail_msg("%s", error.message);
     struct kit kit;
     open_ordered(&kit, &source);
@@ -232,7 +232,7 @@ static void a_wrong_hash_is_found_by_its_sidecar(void **state)
     static const struct kit_source source = {"vast", 8, 2, 3000};
     struct rp_error error;
     kit_write(&source, 0, 6000, 8);
-    assert_int_equal(rp_index_build("vast", NULL, &error), 0);
+    assert_int_equal(rp_sidecar_build("vast", NULL, &error), 0);
     struct rp_index *index;
     struct rp_index_record record;
     assert_int_equal(rp_sidecar_open(&index, &record, "vast.bin.rpi", "vast.bin", &error), 0);

@@ -181,7 +181,7 @@ static uint64_t read_ahead_with(enum rp_shuffle shuffle, uint32_t block_document
     kit_open(&kit, sources, 2, &config);
     struct rp_flow_options options = options_of_flow();
     begin((RP_STRETCH_BYTES + 4096) / 3 * 4, false);
-    assert_true(rp_corpus_bytes(kit.corpus) > RP_STRETCH_BYTES + 4096);
+    assert_true(rp_corpus_file_bytes(kit.corpus) > RP_STRETCH_BYTES + 4096);
     struct stream s;
     stream_open(&s, &kit, &options, RP_DTYPE_I64, 0, 1);
     stream_start(&s);

@@ -222,7 +222,7 @@ static void write_masked(void)
     kit_open(&kit, masked, 2, &config);
     put_spans(kit.corpus);
     kit_close(&kit);
-    assert_int_equal(rp_index_build("masked.bin", NULL, &error), 0);
+    assert_int_equal(rp_sidecar_build("masked.bin", NULL, &error), 0);
 }
 
 /* With room for that number of spans, 0 = as much as usual. Returns how many bytes were taken. */

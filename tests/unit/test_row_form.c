@@ -158,7 +158,7 @@ static int enter(void **state)
         kit_write(&sources[i], i, i ? DOCUMENT_TOKENS : 20, i + 5);
     put_spans();
     for (uint32_t i = 0; code == 0 && i < 2; i++)
-        code = rp_index_build(sources[i].name, NULL, &error);
+        code = rp_sidecar_build(sources[i].name, NULL, &error);
     return code;
 }
 

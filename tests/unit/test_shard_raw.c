@@ -345,7 +345,8 @@ static void test_large_file_same_with_and_without_sidecar(void **state)
     struct rp_source_spec hints = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
     assert_int_equal(open_one(&scanned, "big.bin", RP_FORMAT_RAW, RP_TOKEN_U16, EOS, &error), 0);
     assert_int_equal(
-        rp_index_build("big.bin", &(struct rp_index_build_options){.hints = &hints}, &error), 0);
+        rp_sidecar_build("big.bin", &(struct rp_sidecar_build_options){.hints = &hints}, &error),
+        0);
     /* With the sidecar nothing has to be declared any more. */
     assert_int_equal(open_one(&indexed, "big.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), 0);
     const struct rp_source *a = rp_corpus_source(scanned, 0), *b = rp_corpus_source(indexed, 0);
@@ -390,7 +391,8 @@ static void test_a_gate_comes_before_a_scan_and_only_then(void **state)
     shard = "known.bin";
     put_file("known.bin", tokens, sizeof tokens);
     assert_int_equal(
-        rp_index_build("known.bin", &(struct rp_index_build_options){.hints = &source}, &error), 0);
+        rp_sidecar_build("known.bin", &(struct rp_sidecar_build_options){.hints = &source}, &error),
+        0);
     assert_int_equal(rp_corpus_open(&corpus, &spec, &error), 0);
     assert_int_equal(asked, 1);
     rp_corpus_close(corpus);

@@ -27,7 +27,7 @@ static void put_sidecar(void)
     struct rp_source_spec hints = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
     put_shard();
     assert_int_equal(
-        rp_index_build("s.bin", &(struct rp_index_build_options){.hints = &hints}, &error), 0);
+        rp_sidecar_build("s.bin", &(struct rp_sidecar_build_options){.hints = &hints}, &error), 0);
 }
 
 static int open_it(struct rp_error *error)
@@ -258,9 +258,10 @@ static void test_pages_of_a_large_table_are_verified_at_first_use(void **state)
     const uint64_t table = 4096;
     const uint64_t wrong[] = {table + 8 * 20000, table + 8 * MANY + 4 * 9000};
     for (size_t i = 0; i < 2; i++) {
-        assert_int_equal(
-            rp_index_build("many.bin", &(struct rp_index_build_options){.hints = &hints}, &error),
-            0);
+        assert_int_equal(rp_sidecar_build("many.bin",
+                                          &(struct rp_sidecar_build_options){.hints = &hints},
+                                          &error),
+                         0);
         FILE *file = fopen("many.bin.rpi", "r+b");
         assert_non_null(file);
         assert_int_equal(fseek(file, (long)wrong[i], SEEK_SET), 0);
@@ -298,7 +299,8 @@ static void test_a_large_block_table_is_read_when_it_is_used(void **state)
     put_file("large.bin", "\1", 1);
     assert_int_equal(truncate("large.bin", (off_t)MANY * RP_BLOCK_BYTES), 0);
     assert_int_equal(
-        rp_index_build("large.bin", &(struct rp_index_build_options){.hints = &hints}, &error), 0);
+        rp_sidecar_build("large.bin", &(struct rp_sidecar_build_options){.hints = &hints}, &error),
+        0);
     FILE *file = fopen("large.bin.rpi", "r+b");
     assert_non_null(file);
     /* a document, its record, two counts and three buckets are before the hashes */
@@ -311,7 +313,8 @@ static void test_a_large_block_table_is_read_when_it_is_used(void **state)
     assert_non_null(strstr(error.hint, "ringpack index large.bin"));
     rp_corpus_close(corpus);
     assert_int_equal(
-        rp_index_build("large.bin", &(struct rp_index_build_options){.hints = &hints}, &error), 0);
+        rp_sidecar_build("large.bin", &(struct rp_sidecar_build_options){.hints = &hints}, &error),
+        0);
     assert_int_equal(open_one(&corpus, "large.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), 0);
     assert_int_equal(rp_shard_check_sidecar(rp_corpus_shard(corpus, 0), &error), 0);
     rp_corpus_close(corpus);
@@ -339,14 +342,14 @@ static void test_stale_is_refused(void **state)
 
     const int32_t lengths[] = {3, 5}, others[] = {4, 4};
     put_megatron("m", 8, 2, lengths, 2);
-    assert_int_equal(rp_index_build("m", NULL, &error), 0);
+    assert_int_equal(rp_sidecar_build("m", NULL, &error), 0);
     assert_int_equal(open_one(&corpus, "m", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), 0);
     rp_corpus_close(corpus);
     put_megatron("m", 8, 2, others, 2); /* the same tokens, cut elsewhere */
     assert_int_equal(open_one(&corpus, "m", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error),
                      -RP_E_CHANGED);
     assert_says(&error, "hash of the index");
-    assert_int_equal(rp_index_build("m", NULL, &error), 0); /* index replaces it */
+    assert_int_equal(rp_sidecar_build("m", NULL, &error), 0); /* index replaces it */
     assert_int_equal(open_one(&corpus, "m", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), 0);
     rp_corpus_close(corpus);
 }
@@ -389,10 +392,10 @@ static void test_index_directory(void **state)
     put_file("a/s.bin", "\1\0\2\0", 4);
     put_file("b/s.bin", "\1\0\2\0\3\0", 6);
     for (int i = 0; i < 2; i++)
-        assert_int_equal(rp_index_build(shards[i],
-                                        &(struct rp_index_build_options){.hints = &hints,
-                                                                         .index_dir = "index/deep"},
-                                        &error),
+        assert_int_equal(rp_sidecar_build(shards[i],
+                                          &(struct rp_sidecar_build_options){
+                                              .hints = &hints, .index_dir = "index/deep"},
+                                          &error),
                          0);
     assert_int_not_equal(access("a/s.bin.rpi", F_OK), 0);
     assert_int_equal(rp_corpus_open(&corpus, &spec, &error),
@@ -413,9 +416,9 @@ static void test_missing_token_file(void **state)
     struct rp_corpus_spec spec = {.sources = &source, .source_count = 1};
     put_sidecar();
     put_megatron("m", 8, 2, lengths, 2);
-    assert_int_equal(rp_index_build("m", NULL, &error), 0);
+    assert_int_equal(rp_sidecar_build("m", NULL, &error), 0);
     put_megatron("long", 1, 1, many, 1);
-    assert_int_equal(rp_index_build("long", NULL, &error), 0);
+    assert_int_equal(rp_sidecar_build("long", NULL, &error), 0);
     assert_int_equal(rp_corpus_open(&whole, &spec, &error), 0);
     assert_int_equal(unlink("s.bin") | unlink("m.bin") | unlink("long.bin"), 0);
     assert_true(rp_corpus_open(&gone, &spec, &error) < 0);
@@ -443,11 +446,11 @@ static void test_descriptor_zero_is_as_good_as_any(void **state)
     put_megatron("m", 8, 2, lengths, 2);
     int aside = free_zero();
     assert_int_equal(
-        rp_index_build("s.bin", &(struct rp_index_build_options){.hints = &hints}, &error), 0);
+        rp_sidecar_build("s.bin", &(struct rp_sidecar_build_options){.hints = &hints}, &error), 0);
     assert_int_equal(open_it(&error), 0);
     assert_int_equal(rp_inspect("s.bin", NULL, NULL, true, NULL, &inspection, &error), 0);
     assert_int_equal(inspection.token_max, 36);
-    assert_int_equal(rp_index_build("m", NULL, &error), 0);
+    assert_int_equal(rp_sidecar_build("m", NULL, &error), 0);
     assert_int_equal(rp_inspect("m", NULL, NULL, true, NULL, &inspection, &error), 0);
     assert_int_equal(inspection.token_max, 7);
     give_back_zero(aside);
@@ -461,7 +464,7 @@ static void test_missing_index_is_named(void **state)
     struct rp_corpus *corpus;
     struct rp_error error;
     put_megatron("m", 8, 2, lengths, 2);
-    assert_int_equal(rp_index_build("m", NULL, &error), 0);
+    assert_int_equal(rp_sidecar_build("m", NULL, &error), 0);
     assert_int_equal(unlink("m.idx"), 0);
     assert_int_equal(open_one(&corpus, "m.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error),
                      -ENOENT);

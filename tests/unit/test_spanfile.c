@@ -57,7 +57,7 @@ static void what_is_written_is_indexed(void **state)
     put_shard();
     put_spans(spans);
     assert_int_equal(read_all(&error), 0);
-    assert_int_equal(rp_index_build("m.bin", NULL, &error), 0);
+    assert_int_equal(rp_sidecar_build("m.bin", NULL, &error), 0);
     assert_int_equal(rp_sidecar_open(&index, &record, "m.bin.rpi", "m.bin", &error), 0);
     const struct rp_table *table = &index->segments[0].table;
     assert_string_equal(record.mask.name, "skip");
@@ -105,7 +105,7 @@ static void spans_that_break_the_rules_are_refused(void **state)
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
         put_spans(lies[i]);
         assert_int_equal(read_all(&error), -RP_E_CORRUPT);
-        assert_int_equal(rp_index_build("m.bin", NULL, &error), -RP_E_CORRUPT);
+        assert_int_equal(rp_sidecar_build("m.bin", NULL, &error), -RP_E_CORRUPT);
     }
 }
 
@@ -117,7 +117,7 @@ static void another_number_of_documents_is_refused(void **state)
     put_spans(spans);
     for (size_t count = 3; count <= 5; count += 2) {
         put_megatron("m", 8, 2, more, count);
-        assert_int_equal(rp_index_build("m.bin", NULL, &error), -RP_E_CORRUPT);
+        assert_int_equal(rp_sidecar_build("m.bin", NULL, &error), -RP_E_CORRUPT);
         assert_says(&error, "m.spans|documents");
     }
 }

@@ -36,7 +36,7 @@ static int make_corpus(void **state)
     assert_int_equal(rp_spanfile_finish(&writer, &error), 0);
     assert_int_equal(rp_new_file_publish(&writer.file, &error), 0);
     rp_spanfile_discard(&writer);
-    assert_int_equal(rp_index_build("book.bin", NULL, &error), 0);
+    assert_int_equal(rp_sidecar_build("book.bin", NULL, &error), 0);
     return code;
 }
 

@@ -22,7 +22,7 @@ static void put_shard(const char *name, const char *said)
         put_file(path, said, strlen(said));
     snprintf(path, sizeof path, "%s.bin", name);
     put_file(path, tokens, sizeof tokens);
-    if (rp_index_build(path, &(struct rp_index_build_options){.hints = &hints}, &error) < 0)
+    if (rp_sidecar_build(path, &(struct rp_sidecar_build_options){.hints = &hints}, &error) < 0)
         fail_msg("%s", error.message);
 }
 

@@ -354,7 +354,8 @@ static const struct {
      "stage 1 (from row 100): without: source \"code\": documents do not ascend at 1"},
     {break_joins_empty, "row 100: source \"math \\1\" joins without a document"},
     {break_group_documents,
-     "row 0: source \"code\": documents: expected a multiple of group 2, found 5"},
+     "row 0: source \"code\": documents: expected a multiple of group 2, whose units "
+     "stay whole, found 5"},
     {break_grows_over_index,
      "row 300: source \"web\": documents: expected at most 6, which its index has, found 7"},
     {break_shrinks, "row 500: source \"web\": documents: expected 6 or more, as before, found 5"},

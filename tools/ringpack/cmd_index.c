@@ -110,12 +110,12 @@ static int index_one(const char *path, const char *name, const struct rp_declare
     progress.shown &= !declared->quiet;
     uint64_t started_ns = rp_now_ns();
     const struct rp_progress report = {rp_cmd_progress, &progress};
-    const struct rp_index_build_options options = {
+    const struct rp_sidecar_build_options options = {
         .hints = &declared->hints,
         .index_dir = declared->index_dir,
-        .whole = &built->sidecars.files[built->sidecars.count],
+        .unpublished = &built->sidecars.files[built->sidecars.count],
         .progress = &report};
-    int code = rp_index_build(path, &options, &error);
+    int code = rp_sidecar_build(path, &options, &error);
     uint64_t now_ns = rp_now_ns();
     rp_cmd_progress_end(&progress);
     if (code == 0)

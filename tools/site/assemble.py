@@ -31,8 +31,8 @@ PAGES = {  # page of the site: file of the tree
     **{
         f"frameworks/{name}.md": f"{DOCS}{name}.md"
         for name in (
-            "pytorch lightning huggingface attention context-parallel megatron torchtitan jax mpi "
-            "launching"
+            "pytorch lightning fabric huggingface attention context-parallel megatron torchtitan "
+            "torchdata ray jax flax mpi launching"
         ).split()
     },
     **{

@@ -23,13 +23,13 @@ char *rp_build_work_path(const struct rp_indexing *build, const struct rp_build_
 {
     const char *declared[RP_INDEX_PATTERNS];
     char hex[RP_HASH_HEX_BYTES], eos[24];
-    struct rp_hasher hasher; /* a shard that is declared in another way has another sidecar */
+    struct rp_hasher hasher; /* another declaration has another sidecar */
     rp_index_declared(&build->options.sources[shard->source], eos, declared);
     rp_hasher_begin(&hasher);
     rp_hasher_add(&hasher, shard->stored, strlen(shard->stored) + 1);
     for (unsigned i = RP_INDEX_NAME + 1; i < RP_INDEX_FOUND_MASK; i++)
         rp_hasher_add(&hasher, declared[i], strlen(declared[i]) + 1);
-    if (shard->remote) { /* so has one whose object or companion has changed */
+    if (shard->remote) { /* and so has another content of the object or a companion */
         const struct rp_index_companions *companions = &shard->companions;
         const uint64_t identity[] = {shard->bytes, shard->mtime_ns, companions->idx_ns,
                                      companions->mask_ns, companions->sidecar_ns};
@@ -41,8 +41,9 @@ char *rp_build_work_path(const struct rp_indexing *build, const struct rp_build_
 
 /* ---- the older index ------------------------------------------------------------------------- */
 
-/* Was the source declared as it is now, its patterns aside? */
-static bool is_declared_so(const struct rp_index_source *older, const struct rp_source_spec *spec)
+/* Whether the source was declared as it is now, without its name and patterns. */
+static bool has_same_declaration(const struct rp_index_source *older,
+                                 const struct rp_source_spec *spec)
 {
     const char *texts[RP_INDEX_PATTERNS];
     char eos[24];
@@ -53,9 +54,10 @@ static bool is_declared_so(const struct rp_index_source *older, const struct rp_
     return true;
 }
 
-static const char another_sidecar[] = "has another sidecar now"; /* in the store, or in index_dir */
+/* An object has it in its store or in index_dir. take_older_shards compares the address. */
+static const char another_sidecar[] = "has another sidecar now";
 
-/* The change of a shard since the older index was made; NULL: none. A missing sidecar is no
+/* The change of a shard since the older index was made; NULL: none. A sidecar that is gone is no
  * change. */
 static const char *find_change(const struct rp_index_record *older,
                                const struct rp_build_shard *shard)
@@ -77,9 +79,10 @@ static const char *find_change(const struct rp_index_record *older,
     return is_object ? another_sidecar : "has another sidecar now, by its modification time";
 }
 
-/* Is this the shard that the older index has there, by its name? And its change. */
-static bool is_same(const struct rp_build_shard *shard, const struct rp_index_segment *segment,
-                    uint32_t number, const char **change)
+/* Whether a shard has the name of shard `number` in a segment of the older index; then *change is
+ * as find_change has it. */
+static bool has_name_of(const struct rp_build_shard *shard, const struct rp_index_segment *segment,
+                        uint32_t number, const char **change)
 {
     struct rp_index_record record;
     bool is_good = rp_index_get_record(segment, number, &record, NULL);
@@ -88,13 +91,13 @@ static bool is_same(const struct rp_build_shard *shard, const struct rp_index_se
     return stored && !strcmp(stored, shard->stored);
 }
 
-/* Do the shards of a source begin with those that the older index has, unchanged? */
+/* Whether the shards of a source begin with the shards of the older index, unchanged. */
 static bool begins_with_older(struct rp_indexing *build, uint32_t s)
 {
     const struct rp_index_source *older = &build->older->sources[s];
     const struct rp_build_source *source = &build->sources[s];
     const struct rp_build_shard *shard = build->shards + source->first;
-    if (source->count < older->shards || !is_declared_so(older, &build->options.sources[s])) {
+    if (source->count < older->shards || !has_same_declaration(older, &build->options.sources[s])) {
         snprintf(build->why, sizeof build->why,
                  "source `%s` has fewer shards, or is declared in another way",
                  build->options.sources[s].name);
@@ -103,7 +106,7 @@ static bool begins_with_older(struct rp_indexing *build, uint32_t s)
     for (uint32_t g = 0; g < older->segment_count; g++)
         for (uint32_t i = 0; i < older->segments[g].shape.shards; i++, shard++) {
             const char *change;
-            bool has_name = is_same(shard, &older->segments[g], i, &change);
+            bool has_name = has_name_of(shard, &older->segments[g], i, &change);
             if (has_name && !change)
                 continue;
             snprintf(build->why, sizeof build->why, "%.200s %s", shard->path,
@@ -132,7 +135,7 @@ static bool has_same_texts(struct rp_indexing *build)
     return is_same_text;
 }
 
-/* Shards of the older index need not be written again: only the rest is left in the list. */
+/* Leave only new shards in the list: the index is appended to. */
 static void keep_new_shards(struct rp_indexing *build)
 {
     uint64_t kept = 0;
@@ -175,7 +178,7 @@ static size_t list_segment(const struct rp_index_segment *segment, uint32_t sour
     return count;
 }
 
-/* The index is rewritten with the older records of unchanged shards. */
+/* Find the records of unchanged shards in the older index: the index is rewritten. */
 static int take_older_shards(struct rp_indexing *build, struct rp_error *error)
 {
     const struct rp_index *older = build->older;
@@ -192,10 +195,10 @@ static int take_older_shards(struct rp_indexing *build, struct rp_error *error)
         const struct older_shard key = {.stored = shard->stored};
         const struct older_shard *found = bsearch(&key, list, count, sizeof *list, compare_older);
         const char *change = NULL;
-        if (!found || !is_same(shard, found->segment, found->number, &change))
+        if (!found || !has_name_of(shard, found->segment, found->number, &change))
             continue;
-        if (!change &&
-            !is_declared_so(&older->sources[found->source], &build->options.sources[shard->source]))
+        if (!change && !has_same_declaration(&older->sources[found->source],
+                                             &build->options.sources[shard->source]))
             continue;
         shard->older = found->segment;
         shard->older_source = found->source;
@@ -209,8 +212,8 @@ static int take_older_shards(struct rp_indexing *build, struct rp_error *error)
     return 0;
 }
 
-/* A damaged one does not count; the reason is said. All of it is checked, because damage that is
- * taken over would get a good hash. */
+/* A damaged older index does not count, and build->why says so. All of it is checked, because
+ * damage that is copied would get a good hash. */
 static void open_older(struct rp_indexing *build)
 {
     struct rp_error why = {0};

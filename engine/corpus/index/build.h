@@ -20,7 +20,7 @@
  * are read.
  *
  * Invariants: the index at PATH is complete at every moment: it is replaced by rename, or appended
- * data counts from the moment in which a slot is written. One build at a time has PATH.work. */
+ * data counts once its slot is written. One build at a time has PATH.work. */
 #ifndef RP_CORPUS_INDEX_BUILD_H
 #define RP_CORPUS_INDEX_BUILD_H
 
@@ -50,8 +50,8 @@ enum rp_index_outcome {
 struct rp_indexed {
     enum rp_index_outcome outcome;
     char why[320]; /* why it was rewritten, or the older one does not count; may be empty */
-    uint32_t shards, shards_read, shards_added; /* all; with all tokens read; new */
-    uint32_t columns_lost;                      /* by segment of the older index */
+    uint32_t shards, shards_read, shards_added; /* all; whose tokens were read; new */
+    uint32_t columns_lost;                      /* columns of older segments, by a rewrite */
     uint64_t documents, tokens, bytes;          /* sums over all shards */
     struct rp_hash128 root;
     struct rp_fingerprint fingerprint;
@@ -69,7 +69,7 @@ RP_MUST_CHECK int rp_indexing_scan(struct rp_indexing *build, uint64_t i,
                                    const struct rp_progress *progress, struct rp_error *error);
 RP_MUST_CHECK int rp_indexing_lay_out(struct rp_indexing *build, struct rp_error *error);
 RP_MUST_CHECK int rp_indexing_fill(struct rp_indexing *build, uint64_t i, struct rp_error *error);
-/** How many parts of its pages there are. */
+/** The number of parts to hash. */
 uint64_t rp_indexing_parts(const struct rp_indexing *build);
 void rp_indexing_hash(struct rp_indexing *build, uint64_t part);
 RP_MUST_CHECK int rp_indexing_finish(struct rp_indexing *build, struct rp_indexed *built,
@@ -77,8 +77,8 @@ RP_MUST_CHECK int rp_indexing_finish(struct rp_indexing *build, struct rp_indexe
 
 /* ---- PATH.work (work.c) ---------------------------------------------------------------- */
 
-/** Make the folder PATH.work if it is not there, and lock it: as long as *fd_out is open, no other
- * process writes the index at PATH. Both are to be given back, also after an error. */
+/** Make the folder PATH.work if it does not exist, and lock it: as long as *fd_out is open, no
+ * other process writes the index at PATH. Give both to rp_index_work_close, also after an error. */
 RP_MUST_CHECK int rp_index_work_open(const char *path, char **work_out, int *fd_out,
                                      struct rp_error *error);
 /** Remove the folder if it is empty, and unlock it. */

@@ -2,11 +2,9 @@
 /* build_layout — the layout of the new file: its sources, and a place in it for each new shard
  * (build_struct.h). */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/mem.h"
 #include "corpus/index/build_struct.h"
@@ -49,7 +47,7 @@ static void add_shard(struct rp_build_shard *shard, struct rp_index_shape *shape
     draft->shards++;
 }
 
-/* Where each shard's entries go in the segment. */
+/* Give the entries of each shard their places in the segment. */
 static int lay_out_source(struct rp_indexing *build, uint32_t s, struct rp_error *error)
 {
     struct rp_build_source *source = &build->sources[s];
@@ -103,7 +101,7 @@ static int make_texts(struct rp_indexing *build, uint32_t s)
     return 0;
 }
 
-/* Older segments are where they are; each source that has new shards gets one more. */
+/* Keep the older segments, and give each source with new shards one more. */
 static int make_segments(struct rp_indexing *build, struct rp_error *error)
 {
     struct rp_index *draft = &build->draft;
@@ -137,29 +135,21 @@ static int make_segments(struct rp_indexing *build, struct rp_error *error)
 
 static int open_file(struct rp_indexing *build, struct rp_error *error)
 {
-    const char *path = build->options.path;
-    build->writer.path = path;
-    if (!build->appends) {
-        int code = rp_new_file_open(&build->file, path, error);
-        build->writer.fd = build->file.fd;
-        return code;
-    }
-    build->writer.end = build->older->end;
-    build->writer.fd = open(path, O_RDWR | O_CLOEXEC);
-    if (build->writer.fd < 0)
-        return rp_file_fail(error, path, "open for writing");
-    /* left by an unfinished append; never read */
-    return ftruncate(build->writer.fd, (off_t)build->older->end) < 0
-               ? rp_file_fail(error, path, "truncate")
-               : 0;
+    if (build->appends)
+        return rp_index_writer_append(&build->writer, build->older, error);
+    int code = rp_new_file_open(&build->file, build->options.path, error);
+    build->writer.path = build->options.path;
+    build->writer.fd = build->file.fd;
+    return code;
 }
 
-static void put_firsts(const struct rp_indexing *build, const struct rp_build_source *source)
+static void put_look_up(const struct rp_indexing *build, const struct rp_build_source *source)
 {
     for (uint64_t i = 0; i < source->count; i++)
-        rp_index_put_first(source->segment, (uint32_t)i,
-                           build->shards[source->first + i].first_document);
-    rp_index_put_first(source->segment, (uint32_t)source->count, source->shape.table.documents);
+        rp_index_put_documents_before(source->segment, (uint32_t)i,
+                                      build->shards[source->first + i].first_document);
+    rp_index_put_documents_before(source->segment, (uint32_t)source->count,
+                                  source->shape.table.documents);
     rp_index_put_buckets(source->segment);
 }
 
@@ -185,6 +175,6 @@ int rp_indexing_lay_out(struct rp_indexing *build, struct rp_error *error)
         code = rp_index_lay_out(&build->writer, &build->draft, error);
     for (uint32_t s = 0; s < sources && code == 0; s++)
         if (build->sources[s].segment)
-            put_firsts(build, &build->sources[s]);
+            put_look_up(build, &build->sources[s]);
     return code;
 }

@@ -12,16 +12,17 @@
 #include "corpus/shard.h"
 #include "object/remote.h"
 
+/* The source of a shard's facts. */
 enum rp_index_origin {
-    RP_FROM_NOTHING, /* yet */
-    RP_FROM_OLDER,   /* the older index has it, in older[older_shard] */
-    RP_FROM_SIDECAR, /* its own */
-    RP_FROM_WORK     /* the one in PATH.work */
+    RP_FROM_NOTHING, /* not scanned yet */
+    RP_FROM_OLDER,   /* shard older_shard of the older index */
+    RP_FROM_SIDECAR, /* the shard's own sidecar */
+    RP_FROM_WORK     /* the sidecar in PATH.work */
 };
 
 struct rp_build_shard {
     const char *path; /* from the options; for an object, its display URL */
-    char *stored;     /* as in the index: path of the token file; of an object, also its identity */
+    char *stored;     /* as in the index: the path; of an object, also its identity, after a NUL */
     size_t stored_bytes;
     const struct rp_remote *remote; /* NULL: it is a file */
     uint32_t source;
@@ -36,10 +37,10 @@ struct rp_build_shard {
     struct rp_index_record record;
     struct rp_tokenizer_id tokenizer;
     uint64_t spans;
-    uint64_t first_document, first_span; /* in the segment, like the places in the record */
+    uint64_t first_document, first_span; /* in the new segment, as the places in the record */
 };
 
-/* The shards of a source that are written, and the segment for them. */
+/* The shards of a source that are written, and their segment. */
 struct rp_build_source {
     uint64_t first, count; /* among the build's shards */
     struct rp_index_shape shape;
@@ -64,7 +65,7 @@ struct rp_indexing {
     size_t remote_count;
     struct rp_build_source *sources;
     /* the file that is written, and its contents */
-    struct rp_new_file file; /* not published where it appends */
+    struct rp_new_file file; /* unused by an append */
     struct rp_index_writer writer;
     struct rp_index draft;
 };
@@ -95,7 +96,7 @@ RP_MUST_CHECK int rp_build_stat_object_companions(struct rp_indexing *build,
 
 /* scan.c */
 
-/** Open a shard with its sidecar, found as usual, or the one at work_path. */
+/** Open a shard with its own sidecar, or with the one at work_path if that is not NULL. */
 RP_MUST_CHECK int rp_build_open_shard(const struct rp_indexing *build,
                                       const struct rp_build_shard *shard, const char *work_path,
                                       struct rp_opened *opened, struct rp_error *error);

@@ -16,8 +16,8 @@
 #include "object/fetch.h"
 #include "object/url.h"
 
-/* Take the modification time of a file, if it is there and is the newest. The path is freed.
- * False: there was no memory for it. */
+/* Take the modification time of a file, if it exists and is the newest. Frees the path; NULL: out
+ * of memory, and the result is false. */
 static bool take_time(uint64_t *mtime_ns, char *path)
 {
     struct rp_stamp found;
@@ -35,7 +35,7 @@ static bool take_olmo(uint64_t *mtime_ns, const char *token_path,
     struct rp_byte_mask mask = RP_BYTE_MASK_NONE;
     struct rp_layout layout = {0};
     struct rp_error ignored;
-    int code = rp_byte_mask_of_olmo(&mask, &probe, choice, &layout, &ignored);
+    int code = rp_byte_mask_find_olmo(&mask, &probe, choice, &layout, &ignored);
     char *path = mask.path;
     mask.path = NULL;
     rp_byte_mask_close(&mask);
@@ -57,7 +57,7 @@ static bool take_megatron(uint64_t *mtime_ns, const char *token_path,
 bool rp_build_stat_companions(struct rp_index_companions *companions, const char *token_path,
                               const struct rp_mask_choice *mask, const char *index_dir)
 {
-    size_t stem = strlen(token_path) - (rp_text_has_suffix(token_path, ".bin") ? 4 : 0);
+    size_t stem = rp_text_stem(token_path, ".bin");
     *companions = (struct rp_index_companions){0};
     bool is_good = true;
     if (index_dir)
@@ -76,8 +76,8 @@ bool rp_build_stat_companions(struct rp_index_companions *companions, const char
 
 /* ---- objects --------------------------------------------------------------------------------- */
 
-/* Those that were checked with their shard, or that no mask and no document depends on. */
-static bool is_known(const char *url)
+/* Companions that list_object has the identity of, or that do not affect documents and masks. */
+static bool needs_no_check(const char *url)
 {
     static const char *const known[] = {".idx", ".spans", ".tokens.json", "/index.json"};
     for (size_t i = 0; i < RP_ARRAY_COUNT(known); i++)
@@ -104,7 +104,7 @@ static int list_companions(const struct rp_indexing *build, struct companions *c
         if (shard->remote && !rp_mask_is_none(mask))
             code = rp_staged_shard_companions(shard->remote->url, &urls, error);
         for (size_t u = 0; u < urls.count && code == 0; u++)
-            if (!is_known(urls.paths[u]))
+            if (!needs_no_check(urls.paths[u]))
                 code = rp_paths_add(&companions->urls, urls.paths[u], error);
         rp_paths_release(&urls);
         companions->ends[i] = companions->urls.count;

@@ -2,9 +2,9 @@
 /* documents — see documents.h. */
 #include "corpus/index/documents.h"
 
-/* Documents that are checked while the misses of some 64 others are under way: few at first, so
- * that a caller of some thousand rows need not wait for them, and many once so large a part is
- * known that the stream is read from end to end. */
+/* Documents to check at a time, while the cache misses of about 64 others are under way. Few at
+ * first, so that a run of some thousand rows does not wait for checks that it does not need; many
+ * after the first CHECK_DOCUMENTS_MANY, because such a run reads most of its documents. */
 #define CHECK_DOCUMENTS_FEW 1024u
 #define CHECK_DOCUMENTS_MANY (1u << 20)
 
@@ -36,11 +36,11 @@ const char *rp_documents_spans(const struct rp_index_segment *segment, const str
     return rp_spans_cut(&segment->table.spans, part, out, count_out);
 }
 
-int rp_documents_spans_reach(const struct rp_index_segment *segment, const struct rp_part *part)
+int rp_documents_spans_overlap(const struct rp_index_segment *segment, const struct rp_part *part)
 {
     RP_ASSERT(segment->table.shape.has_spans);
     return rp_table_verify_spans(&segment->table, part->document)
-               ? rp_spans_reach(&segment->table.spans, part)
+               ? rp_spans_overlap(&segment->table.spans, part)
                : -1;
 }
 
@@ -52,10 +52,10 @@ int rp_documents_has_span(const struct rp_index_segment *segment, uint64_t docum
     return rp_spans_any(&segment->table.spans, document);
 }
 
-void rp_documents_expect_extent(const struct rp_index_segment *segment, uint64_t document)
+void rp_documents_prefetch_extent(const struct rp_index_segment *segment, uint64_t document)
 {
     if (segment->megatron)
-        rp_megatron_expect_extent(segment->megatron, document);
+        rp_megatron_prefetch_extent(segment->megatron, document);
     else
         __builtin_prefetch(&segment->table.bytes[document]);
 }

@@ -15,7 +15,7 @@ static inline bool rp_documents_is_plain(const struct rp_index_segment *segment,
     return document < rp_a64_load_relaxed(&segment->plain);
 }
 
-/** rp_documents_length of a document that is not known to be plain. */
+/** As rp_documents_length, for a document that is not known to be plain. */
 uint64_t rp_documents_find_length(const struct rp_index_segment *segment, uint64_t document);
 
 /** The tokens of a document, or UINT64_MAX if rp_documents_locate would fail. */
@@ -32,27 +32,26 @@ const char *rp_documents_locate(const struct rp_index_segment *segment, uint32_t
                                 uint64_t file_bytes, uint64_t document, uint64_t *tokens,
                                 uint64_t *byte);
 
-/** For a segment with spans: rp_spans_reach, negative also if a page is damaged. */
-int rp_documents_spans_reach(const struct rp_index_segment *segment, const struct rp_part *part);
-/** For a segment with spans: rp_spans_cut; and whether a document has a span: 1, 0, or negative if
- * its page is damaged. */
+/** For a segment with spans: rp_spans_overlap and rp_spans_cut, which also fail if a page is
+ * damaged; and whether a document has a span: 1, 0, or negative if its page is damaged. */
+int rp_documents_spans_overlap(const struct rp_index_segment *segment, const struct rp_part *part);
 const char *rp_documents_spans(const struct rp_index_segment *segment, const struct rp_part *part,
                                struct rp_span *out, uint32_t *count_out);
 int rp_documents_has_span(const struct rp_index_segment *segment, uint64_t document);
 
 /** Prefetch the memory that rp_documents_length reads; the second, the rest that
  * rp_documents_locate reads. */
-static inline void rp_documents_expect(const struct rp_index_segment *segment, uint64_t document)
+static inline void rp_documents_prefetch(const struct rp_index_segment *segment, uint64_t document)
 {
     if (!segment->megatron || rp_documents_is_plain(segment, document))
         __builtin_prefetch(segment->lengths + 4 * document);
     else
-        rp_megatron_expect(segment->megatron, document);
+        rp_megatron_prefetch(segment->megatron, document);
 }
-void rp_documents_expect_extent(const struct rp_index_segment *segment, uint64_t document);
+void rp_documents_prefetch_extent(const struct rp_index_segment *segment, uint64_t document);
 
-/** If this document is not known to be plain, check some more documents, so that later lengths are
- * found faster. Call it while waiting for memory. */
+/** If this document is not known to be plain, check the next documents after the plain ones, so
+ * that later look-ups are faster. Call it after prefetches, while the memory is fetched. */
 void rp_documents_check_ahead(struct rp_index_segment *segment, uint64_t document);
 
 #endif

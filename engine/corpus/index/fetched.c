@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fetched — a corpus index that is itself an object in a store (index.h).
  *
- * It is read once into a file of this machine, whose name is made of its URL and its ETag. So the
- * file never changes its meaning, and an index that was written again is another file. */
+ * It is fetched once into a local file, whose name is made of its URL and its ETag. So a local file
+ * never changes its content, and an index that is written again gets another file. */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -45,7 +45,7 @@ static int open_copy(struct rp_index **index_out, const char *name, const char *
     return code;
 }
 
-/* 1: the copy of this machine was damaged, and is gone. */
+/* 1: the local copy of an earlier start was damaged, and is removed. */
 static int fetch_and_open(struct rp_index **index_out, const char *url, const char *name,
                           const char *cache_dir, struct rp_error *error)
 {

@@ -8,20 +8,20 @@
 #include "corpus/index/documents.h"
 
 /* The destination of a shard's entries. */
-struct columns {
+struct destination {
     uint64_t *bytes, *blocks, *ends; /* ends[d + 1] is of document d; NULL: there is no mask */
     uint32_t *lengths;
     struct rp_span *spans;
-    uint64_t span; /* so far, of the segment */
+    uint64_t span; /* number of the next span in the segment */
 };
 
-static struct columns columns_of(const struct rp_index_segment *segment,
-                                 const struct rp_build_shard *shard)
+static struct destination destination_of(const struct rp_index_segment *segment,
+                                         const struct rp_build_shard *shard)
 {
     struct rp_table table;
     rp_table_over(&table, &segment->shape.table, segment->tree.data, NULL);
     uint64_t first = shard->first_document;
-    return (struct columns){
+    return (struct destination){
         .bytes = (uint64_t *)(uintptr_t)table.bytes + first,
         .lengths = (uint32_t *)(uintptr_t)table.lengths + first,
         .ends = table.spans.ends ? (uint64_t *)(uintptr_t)table.spans.ends + first : NULL,
@@ -32,8 +32,8 @@ static struct columns columns_of(const struct rp_index_segment *segment,
     };
 }
 
-/* The spans of a document, and where they end. */
-static const char *put_spans(struct columns *to, uint64_t to_document, uint64_t span_max,
+/* Copy the spans of a document. */
+static const char *put_spans(struct destination *to, uint64_t to_document, uint64_t span_max,
                              const struct rp_table *from, uint64_t document)
 {
     if (!rp_table_verify_spans(from, document))
@@ -47,8 +47,8 @@ static const char *put_spans(struct columns *to, uint64_t to_document, uint64_t 
     return NULL;
 }
 
-/* Copy the documents of the shard from a segment in which they begin with `first`. */
-static int put_documents(const struct rp_build_shard *shard, struct columns *to,
+/* Copy the documents of the shard from a segment, where `first` is the first of them. */
+static int put_documents(const struct rp_build_shard *shard, struct destination *to,
                          const struct rp_index_segment *from, uint64_t first,
                          struct rp_error *error)
 {
@@ -72,13 +72,14 @@ static int put_documents(const struct rp_build_shard *shard, struct columns *to,
     return 0;
 }
 
-static void put_blocks(const struct rp_build_shard *shard, struct columns *to, const uint64_t *from)
+static void put_blocks(const struct rp_build_shard *shard, struct destination *to,
+                       const uint64_t *from)
 {
     memcpy(to->blocks, from, 8 * (size_t)rp_div_up(shard->record.bytes, RP_BLOCK_BYTES));
 }
 
 static int fill_from_sidecar(const struct rp_indexing *build, const struct rp_build_shard *shard,
-                             struct columns *to, struct rp_error *error)
+                             struct destination *to, struct rp_error *error)
 {
     char *work_path = shard->origin == RP_FROM_WORK ? rp_build_work_path(build, shard) : NULL;
     struct rp_opened opened;
@@ -102,22 +103,22 @@ static int fill_from_sidecar(const struct rp_indexing *build, const struct rp_bu
     return code;
 }
 
-static int fill_from_older(const struct rp_build_shard *shard, struct columns *to,
+static int fill_from_older(const struct rp_build_shard *shard, struct destination *to,
                            struct rp_error *error)
 {
     struct rp_index_record older; /* with its place in the older segment */
     bool is_good = rp_index_get_record(shard->older, shard->older_shard, &older, NULL);
     RP_ASSERT(is_good); /* it was read before, and its page is verified */
     put_blocks(shard, to, rp_index_blocks(shard->older, &older));
-    return put_documents(shard, to, shard->older, rp_index_first(shard->older, shard->older_shard),
-                         error);
+    return put_documents(shard, to, shard->older,
+                         rp_index_documents_before(shard->older, shard->older_shard), error);
 }
 
 int rp_indexing_fill(struct rp_indexing *build, uint64_t i, struct rp_error *error)
 {
     const struct rp_build_shard *shard = &build->shards[i];
     const struct rp_build_source *source = &build->sources[shard->source];
-    struct columns to = columns_of(source->segment, shard);
+    struct destination to = destination_of(source->segment, shard);
     uint8_t *data = rp_index_data(source->segment);
     const struct rp_index_parts *parts = &source->segment->parts;
     rp_index_encode_record(&shard->record,

@@ -8,7 +8,7 @@
 
 uint64_t rp_indexing_parts(const struct rp_indexing *build)
 {
-    return rp_index_hash_parts(&build->draft);
+    return rp_index_hash_part_count(&build->draft);
 }
 
 void rp_indexing_hash(struct rp_indexing *build, uint64_t part)
@@ -16,8 +16,8 @@ void rp_indexing_hash(struct rp_indexing *build, uint64_t part)
     rp_index_hash_part(&build->draft, part);
 }
 
-/* The fingerprints of all sources, from the fingerprints of shards in the records. */
-static void combine(struct rp_indexing *build)
+/* Make the fingerprints of all sources from those in the records. */
+static void make_fingerprints(struct rp_indexing *build)
 {
     struct rp_fingerprint_list list, all;
     rp_fingerprint_begin(&all);
@@ -40,8 +40,7 @@ static void combine(struct rp_indexing *build)
     build->draft.fingerprint = rp_fingerprint_of(&all);
 }
 
-/* The index has all that was in it. A file that cannot be removed does no harm; it only takes
- * room. */
+/* The index has all that was in the folder. A file that cannot be removed only takes room. */
 static void remove_work(const struct rp_indexing *build)
 {
     DIR *folder = opendir(build->work);
@@ -53,7 +52,7 @@ static void remove_work(const struct rp_indexing *build)
     (void)rmdir(build->work);
 }
 
-static void tell(const struct rp_indexing *build, struct rp_indexed *built)
+static void report(const struct rp_indexing *build, struct rp_indexed *built)
 {
     memcpy(built->why, build->why, sizeof built->why);
     built->outcome = build->appends ? RP_INDEXED_APPENDED
@@ -74,7 +73,7 @@ static void tell(const struct rp_indexing *build, struct rp_indexed *built)
 int rp_indexing_finish(struct rp_indexing *build, struct rp_indexed *built, struct rp_error *error)
 {
     *built = (struct rp_indexed){.outcome = RP_INDEXED_NEW};
-    tell(build, built);
+    report(build, built);
     if (build->writer.fd < 0) {
         built->outcome = RP_INDEXED_UNCHANGED;
         built->root = build->older->root;
@@ -82,7 +81,7 @@ int rp_indexing_finish(struct rp_indexing *build, struct rp_indexed *built, stru
         remove_work(build); /* a build that was killed may have left sidecars there */
         return 0;
     }
-    combine(build);
+    make_fingerprints(build);
     int code = rp_index_write_head(&build->writer, &build->draft, error);
     if (code == 0 && !build->appends)
         code = rp_new_file_publish(&build->file, error);

@@ -8,7 +8,7 @@
  * that index memory are checked at each use. A corpus has the same fingerprints with sidecars and
  * with a corpus index, so a run may resume with either.
  *
- * Threads: open, close and rp_index_look on one thread; look-ups on any number of threads. */
+ * Threads: open, close and rp_index_revalidate on one thread; look-ups on any number of threads. */
 #ifndef RP_CORPUS_INDEX_INDEX_H
 #define RP_CORPUS_INDEX_INDEX_H
 
@@ -21,8 +21,8 @@
 #define RP_INDEX_SUFFIX ".rpi"
 #define RP_INDEX_SUFFIX_OLD ".rpx" /* suffix of sidecars before 0.3 */
 
-/* Texts of a source: its declaration ("" = not declared); the mask and the name of the tokenizer,
- * as found. */
+/* Texts of a source: its declaration ("" = not declared), then the mask and the tokenizer's name as
+ * they were found in its shards. */
 #define RP_INDEX_TEXTS(X)                                                                          \
     X(NAME, "name")                                                                                \
     X(FORMAT, "format")                                                                            \
@@ -61,12 +61,14 @@ struct rp_index_record {
     struct rp_hash128 table_root, idx_sample, idx_content;
 };
 
-/* How many of each a segment has, and where its parts begin in its data. */
+/* How many entries a segment has. */
 struct rp_index_shape {
     struct rp_table_shape table;
     uint64_t blocks, path_bytes;
-    uint32_t shards, objects; /* all of them, and those that are objects in stores */
+    uint32_t shards, objects; /* shards; how many of them are objects in stores */
 };
+/* Where the parts of a segment begin in its data, after the table; `bytes` is the end of the last.
+ */
 struct rp_index_parts {
     uint64_t records, first, buckets, blocks, paths, bytes;
     uint64_t bucket_count;
@@ -75,19 +77,24 @@ struct rp_index_parts {
 
 struct rp_opened;
 
-/* Shards of one source whose documents are in one table: in an index, or in memory. */
+/* Shards of one source whose documents are in one table. There are three kinds:
+ *
+ *     kind                      opened     index          documents
+ *     of a corpus index         NULL       the index      in `table`
+ *     a shard with a sidecar    the shard  the sidecar    in `table`; of Megatron in `megatron`
+ *     a shard without a sidecar the shard  NULL           likewise */
 struct rp_index_segment {
-    /* Documents below `plain` have u32 lengths[], at any alignment, as tokens: one load. `plain`
-     * grows with use, so that opening does not take longer with more documents. */
+    /* u32 lengths[d], at any alignment, is the number of tokens of each document d below `plain`.
+     * `plain` grows with use, so that opening does not take longer with more documents. */
     const uint8_t *lengths;
     struct rp_a64 plain;
-    uint64_t first_document; /* within the source, as the next */
-    uint32_t first_shard;
+    uint64_t first_document;            /* counted in the source */
+    uint32_t first_shard;               /* likewise */
     uint32_t number;                    /* in the corpus */
-    const struct rp_megatron *megatron; /* documents are in this .idx; NULL: in the table */
-    struct rp_table table;              /* a Megatron shard's has only spans */
-    struct rp_opened *opened;           /* its one shard; NULL: shards of a corpus index */
-    struct rp_index *index;             /* NULL: the segment is in memory */
+    const struct rp_megatron *megatron; /* the .idx with the documents; NULL: not Megatron */
+    struct rp_table table;              /* Megatron: only spans */
+    struct rp_opened *opened;
+    struct rp_index *index;
     struct rp_index_shape shape;
     struct rp_index_parts parts;
     uint64_t offset, tokens;
@@ -136,7 +143,7 @@ struct rp_index_source {
 struct rp_index {
     char *path, *directory; /* for display; an object has its URL */
     char *file;             /* the mapped file; also for a fetched index */
-    const char *of;         /* the token file of a sidecar; NULL: a corpus index */
+    const char *token_path; /* a sidecar's; NULL: a corpus index */
     struct rp_map map;
     struct rp_stamp known;    /* the file's stamp at the last check */
     uint64_t generation, end; /* the newest head's */
@@ -151,10 +158,10 @@ struct rp_index {
 };
 
 struct rp_index_open_options {
-    const char *path; /* its name for people */
-    const char *file; /* NULL: it is at `path` */
-    const char *of;   /* a sidecar's token file; borrowed until the index is closed */
-    bool to_repair;   /* one of two slots may be damaged, and the other counts */
+    const char *path;       /* in messages */
+    const char *file;       /* NULL: the file is at `path` */
+    const char *token_path; /* a sidecar's, borrowed until close; NULL: a corpus index */
+    bool to_repair;         /* one of two slots may be damaged; the other one counts then */
 };
 /** Open a file and check its header and head. -ENOENT, -RP_E_CORRUPT, -RP_E_VERSION, … with the
  * command that rewrites it. */
@@ -169,11 +176,11 @@ void rp_index_close(struct rp_index *index);
 RP_MUST_CHECK int rp_index_open_place(struct rp_index **index_out, const char *place,
                                       const char *cache_dir, struct rp_error *error);
 
-/** Is the file at `path` an index, by its first bytes? Also true for an older version, which is
- * refused. */
+/** Whether the file at `path` begins as an index. Also true for an older corpus index, which is
+ * refused when it is opened. */
 bool rp_index_is_file(const char *path);
 
-/** Is it a corpus index, not a sidecar? */
+/** Whether the file is a good corpus index, not a sidecar. */
 bool rp_index_is_of_corpus(const char *path);
 
 /* ---- sidecars (sidecar.c) ------------------------------------------------------------- */
@@ -194,13 +201,13 @@ RP_MUST_CHECK int rp_sidecar_find(struct rp_index **index_out, struct rp_index_r
 
 /* ---- look-ups (lookup.c) -------------------------------------------------------------- */
 
-/** -RP_E_MISMATCH, by name and with both values, unless a source is declared as when the index was
- * made. Its shards are the patterns of the configuration. */
+/** -RP_E_MISMATCH, by name and with both values, unless a source is declared as it was when the
+ * index was made. spec->shards has the patterns of the configuration. */
 RP_MUST_CHECK int rp_index_check_source(const struct rp_index *index, uint32_t source,
                                         const struct rp_source_spec *spec, struct rp_error *error);
 
-/** The record of a shard of a segment, and its path (its own memory; the caller frees it). False:
- * its page is damaged. path_out may be NULL. */
+/** The record of a shard of a segment, and its path, which the caller frees. False: a page is
+ * damaged, or there is no memory for the path. path_out may be NULL. */
 bool rp_index_get_record(const struct rp_index_segment *segment, uint32_t shard,
                          struct rp_index_record *record, char **path_out);
 /** The stored path of a shard, and the identity of an object. The strings are the index's. NULL:
@@ -214,14 +221,14 @@ const uint64_t *rp_index_blocks(const struct rp_index_segment *segment,
                                 const struct rp_index_record *record);
 bool rp_index_verify_blocks(const struct rp_index_segment *segment, const uint64_t *blocks,
                             uint64_t count);
-/** The documents before shard i of the segment; UINT64_MAX: damaged. i may be the number of its
+/** The documents of the segment before its shard i; UINT64_MAX: damaged. i may be the number of
  * shards. */
-uint64_t rp_index_first(const struct rp_index_segment *segment, uint32_t i);
-/** The shard of a document of a segment, or UINT32_MAX: the page that says it is damaged. */
+uint64_t rp_index_documents_before(const struct rp_index_segment *segment, uint32_t i);
+/** The shard of a document of a segment; UINT32_MAX: a page is damaged. */
 uint32_t rp_index_shard_of(const struct rp_index_segment *segment, uint64_t document);
 
-/** Add the fingerprints of the shards of a segment to the list of its source: the list's is then
- * the prefix root of the segment. False: a record is damaged. */
+/** Add the fingerprints of a segment's shards to the list of its source. The fingerprint of the
+ * list is then the prefix root of the segment. False: a record is damaged. */
 bool rp_index_add_fingerprints(const struct rp_index_segment *segment,
                                struct rp_fingerprint_list *list);
 
@@ -239,13 +246,13 @@ const void *rp_index_value(const struct rp_index_column *column, uint64_t docume
 int rp_index_fail_damaged(const struct rp_index *index, const char *what, struct rp_error *error);
 
 /** Compare every page of the file with its hash, and every prefix root with the records. progress
- * as in rp_index_build. */
+ * as in rp_sidecar_build. */
 RP_MUST_CHECK int rp_index_check_all(const struct rp_index *index,
                                      const struct rp_progress *progress, struct rp_error *error);
 
 /** If the file was written to since the last check, compare all verified pages once more;
  * -RP_E_CHANGED if one differs. An append changes none of them. Call from one thread. */
-RP_MUST_CHECK int rp_index_look(struct rp_index *index, struct rp_error *error);
+RP_MUST_CHECK int rp_index_revalidate(struct rp_index *index, struct rp_error *error);
 
 /* ---- the layout (layout.c) ------------------------------------------------------------ */
 
@@ -260,12 +267,14 @@ RP_MUST_CHECK int rp_index_look(struct rp_index *index, struct rp_error *error);
 
 /** False if a count is too large for a file. */
 bool rp_index_find_parts(const struct rp_index_shape *shape, struct rp_index_parts *parts);
-/** The bytes of its data and of the hashes after it. */
+/** The bytes of a segment: its data, and the hashes after it. */
 uint64_t rp_index_parts_bytes(const struct rp_index_parts *parts);
 void rp_index_encode_record(const struct rp_index_record *record, uint8_t *bytes);
 void rp_index_decode_record(const uint8_t *bytes, struct rp_index_record *record);
 
-/** Entries of the head: stored at `bytes`, or loaded from there (to the fields that they have). */
+/** Store an entry of the head at `bytes`; or load one, which sets only the fields that the entry
+ * has.
+ */
 void rp_index_encode_source(const struct rp_index_source *source, uint64_t texts_at,
                             uint8_t *bytes);
 void rp_index_decode_source(const uint8_t *bytes, struct rp_index_source *source);
@@ -274,8 +283,8 @@ void rp_index_decode_segment(const uint8_t *bytes, struct rp_index_segment *segm
 void rp_index_encode_column(const struct rp_index_column *column, uint8_t *bytes);
 void rp_index_decode_column(const uint8_t *bytes, struct rp_index_column *column);
 
-/** The declared texts of a source, in the order of enum rp_index_text; the found ones are empty.
- * The strings are the spec's, the number's text is in `eos`. */
+/** The texts of a declaration; the two found ones are empty. The strings are borrowed from the
+ * spec; the text of the number is in `eos`. */
 void rp_index_declared(const struct rp_source_spec *spec, char eos[24],
                        const char *texts[RP_INDEX_PATTERNS]);
 

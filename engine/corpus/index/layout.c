@@ -38,7 +38,7 @@ uint64_t rp_index_parts_bytes(const struct rp_index_parts *parts)
 
 /* ---- entries of the head, and records -------------------------------------------------------- */
 
-/* A member of a struct, and where a file has its bytes. Both are little-endian. */
+/* The place of a struct's member in a file and in the struct. Both are little-endian. */
 struct field {
     uint16_t at, member, bytes;
 };

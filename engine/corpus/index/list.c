@@ -11,7 +11,8 @@
 #include "corpus/index/build_struct.h"
 #include "object/url.h"
 
-/* The token file of a shard as it is named in a list: a Megatron prefix stands for its .bin. */
+/* The token file of a shard that is named in a list: a Megatron prefix or .idx stands for its .bin.
+ */
 static char *token_path(const char *path, struct stat *info)
 {
     size_t bytes = strlen(path);
@@ -26,7 +27,7 @@ static char *token_path(const char *path, struct stat *info)
     return tokens;
 }
 
-/* Its companion objects are checked later, with all shards at once. */
+/* Companion objects are checked later, for all shards at once. */
 static int list_object(const struct rp_indexing *build, struct rp_build_shard *shard,
                        const struct rp_remote *remote, uint32_t source, struct rp_error *error)
 {
@@ -74,8 +75,8 @@ static int compare_names(const void *a, const void *b)
     return strcmp(((const struct listed *)a)->name, ((const struct listed *)b)->name);
 }
 
-/* An index has no queries, and neither have the names of sidecars. So two objects must differ in
- * more than the query. */
+/* Neither an index nor the name of a sidecar has the query of a URL, so objects must differ in more
+ * than their queries. */
 static int check_queries(const struct rp_indexing *build, struct rp_error *error)
 {
     struct listed *sorted = rp_calloc(build->remote_count, sizeof *sorted);

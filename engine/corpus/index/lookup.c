@@ -51,7 +51,7 @@ int rp_index_check_source(const struct rp_index *index, uint32_t number,
     const char *found[RP_INDEX_PATTERNS];
     char eos[24];
     rp_index_declared(spec, eos, found);
-    /* not the name, which no shard depends on */
+    /* the name does not count: no shard depends on it */
     for (unsigned i = RP_INDEX_NAME + 1; i < RP_INDEX_FOUND_MASK; i++)
         if (strcmp(source->texts[i], found[i]) != 0)
             return differs(index, spec, names[i], source->texts[i], found[i], error);
@@ -60,7 +60,7 @@ int rp_index_check_source(const struct rp_index *index, uint32_t number,
 
 /* ---- shards ---------------------------------------------------------------------------------- */
 
-/* The entry of a part of the segment; false: its page is damaged. */
+/* Load an entry of a segment; false: its page is damaged. */
 static bool load(const struct rp_index_segment *segment, uint64_t at, uint64_t *value, size_t bytes)
 {
     *value = 0;
@@ -70,7 +70,7 @@ static bool load(const struct rp_index_segment *segment, uint64_t at, uint64_t *
     return true;
 }
 
-uint64_t rp_index_first(const struct rp_index_segment *segment, uint32_t i)
+uint64_t rp_index_documents_before(const struct rp_index_segment *segment, uint32_t i)
 {
     uint64_t first;
     RP_DASSERT(i <= segment->shape.shards);
@@ -87,7 +87,7 @@ uint32_t rp_index_shard_of(const struct rp_index_segment *segment, uint64_t docu
         return UINT32_MAX;
     while (low < high) {
         uint64_t middle = low + (high - low + 1) / 2;
-        uint64_t first = rp_index_first(segment, (uint32_t)middle);
+        uint64_t first = rp_index_documents_before(segment, (uint32_t)middle);
         if (first == UINT64_MAX)
             return UINT32_MAX;
         if (first <= document)
@@ -112,7 +112,7 @@ bool rp_index_verify_blocks(const struct rp_index_segment *segment, const uint64
     return count == 0 || rp_tree_verify_range(&segment->tree, at, 8 * count);
 }
 
-/* The text at a place among the paths, or NULL: it is damaged. */
+/* The text at a place among the paths; NULL: damaged. */
 static const char *find_text(const struct rp_index_segment *segment, uint64_t place)
 {
     uint64_t at = segment->parts.paths + place;
@@ -151,7 +151,7 @@ bool rp_index_get_record(const struct rp_index_segment *segment, uint32_t shard,
     if (!rp_tree_verify_range(&segment->tree, at, RP_INDEX_RECORD_BYTES))
         return false;
     rp_index_decode_record(segment->tree.data + at, record);
-    if (rp_token_width(record->type) == 0 || !rp_readers_of(record->format) ||
+    if (rp_token_width(record->type) == 0 || !rp_readers_find(record->format) ||
         record->token_offset > record->bytes ||
         !rp_range_inside(record->first_block, rp_div_up(record->bytes, RP_BLOCK_BYTES),
                          segment->shape.blocks))

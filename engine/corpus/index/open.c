@@ -18,10 +18,10 @@
 /* The command that rewrites the index. */
 static const char *hint_of(const struct rp_index *index, char hint[HINT_BYTES])
 {
-    if (index->of)
+    if (index->token_path)
         snprintf(hint, HINT_BYTES,
                  "run `ringpack index %s` again; the token file itself is not touched",
-                 RP_HINT_PATH(index->of));
+                 RP_HINT_PATH(index->token_path));
     else
         snprintf(hint, HINT_BYTES,
                  "run `ringpack index -c CONFIG` again; it reads no shard again that has not "
@@ -95,7 +95,7 @@ static int check_header(const struct rp_index *index, struct rp_error *error)
                      : damaged(index, -RP_E_CORRUPT, "header bytes that must be 0", 0, 1, error);
 }
 
-/* Its generation; 0: it was never written; UINT64_MAX: it is damaged. */
+/* The generation of a slot; 0: never written; UINT64_MAX: damaged. */
 static uint64_t check_slot(const struct rp_index *index, unsigned which)
 {
     const uint8_t *slot = index->map.data + RP_INDEX_SLOT_AT(which);
@@ -109,8 +109,8 @@ static uint64_t check_slot(const struct rp_index *index, unsigned which)
     return is_good ? generation : UINT64_MAX;
 }
 
-/* The slot of the newest head. A slot that is damaged may be the newer one, so it is not passed
- * over but to repair the file. */
+/* The slot of the newest head. A damaged slot may be the newer one, so only a repair may use the
+ * other. */
 static int find_slot(struct rp_index *index, bool to_repair, const uint8_t **slot_out,
                      struct rp_error *error)
 {
@@ -139,7 +139,7 @@ static int fail_memory(const struct rp_index *index, struct rp_error *error)
     return rp_fail(error, -ENOMEM, NULL, "%s: no memory for its sources", index->path);
 }
 
-/* The sources, and how many texts they have together. */
+/* Load the sources. Returns the number of all texts. */
 static uint64_t take_sources(struct rp_index *index, const uint8_t *entry)
 {
     uint64_t texts = 0;
@@ -210,7 +210,7 @@ static int open_segment(struct rp_index *index, struct rp_index_segment *segment
     return 0;
 }
 
-/* The segments of a source, and that they sum up to it. */
+/* Open the segments of a source, which must sum up to it. */
 static int open_segments(struct rp_index *index, struct rp_index_source *source,
                          const uint8_t **entry, struct rp_error *error)
 {
@@ -233,7 +233,7 @@ static int open_segments(struct rp_index *index, struct rp_index_source *source,
     return 0;
 }
 
-/* A shard without tokens is no corpus, and may have a sidecar. */
+/* A source of a corpus has tokens; a sidecar may be of a shard without any. */
 static int open_sources(struct rp_index *index, const uint8_t *head, const uint8_t **entry,
                         struct rp_error *error)
 {
@@ -242,7 +242,8 @@ static int open_sources(struct rp_index *index, const uint8_t *head, const uint8
         struct rp_index_source *source = &index->sources[s];
         source->segments = index->segments + index->segment_count;
         if (source->segment_count == 0 || source->segment_count > left ||
-            (source->tokens == 0 && !index->of) || source->widest == 0 || source->widest > 8)
+            (source->tokens == 0 && !index->token_path) || source->widest == 0 ||
+            source->widest > 8)
             return damaged(index, -RP_E_CORRUPT, "segments of a source, at most", left,
                            source->segment_count, error);
         left -= source->segment_count;
@@ -321,21 +322,20 @@ static int open_head(struct rp_index *index, const uint8_t *slot, struct rp_erro
     int code = take_texts(index, head, texts_at, bytes, error);
     if (code < 0)
         return code;
-    if (!index->of && sources == 1 && index->sources[0].text_count == RP_INDEX_PATTERNS)
+    if (!index->token_path && sources == 1 && index->sources[0].text_count == RP_INDEX_PATTERNS)
         return rp_fail(error, -RP_E_FORMAT, "give the token file itself",
                        "%s: expected the index of a corpus, found a token file's", index->path);
     return open_entries(index, head, error);
 }
 
-/* Pages are read here and there: for one, the kernel would read as far as it reads ahead. A hint.
- */
+/* A hint to the kernel: reads are scattered, so reading ahead of each would be wasted. */
 static void expect_random_reads(const struct rp_index *index)
 {
     if (index->map.mapping)
         (void)madvise((void *)(uintptr_t)index->map.data, (size_t)index->map.bytes, MADV_RANDOM);
 }
 
-/* A small file was copied: all of it is verified now, and cannot change later. */
+/* A small file was copied: verify all of it now, as the copy cannot change later. */
 static int check_copy(struct rp_index *index, struct rp_error *error)
 {
     if (index->map.mapping)
@@ -350,7 +350,7 @@ static int open_file(struct rp_index *index, bool to_repair, struct rp_error *er
 {
     const uint8_t *slot = NULL;
     int code = rp_map_open(&index->map, index->file, error);
-    if (code == -ENOENT && !index->of)
+    if (code == -ENOENT && !index->token_path)
         return rp_fail(error, code, "run `ringpack index -c CONFIG` once, or take `index:` out",
                        "%s: the configuration names this index, and it is not there", index->path);
     if (code < 0)
@@ -372,7 +372,7 @@ int rp_index_open(struct rp_index **index_out, const struct rp_index_open_option
     struct rp_index *index = rp_calloc(1, sizeof *index);
     if (!index)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for an index", options->path);
-    index->of = options->of;
+    index->token_path = options->token_path;
     index->path = strdup(options->path);
     index->file = strdup(options->file ? options->file : options->path);
     index->directory = rp_path_directory(options->path);
@@ -438,7 +438,7 @@ static int check_tree(const struct rp_index *index, const struct rp_tree *tree,
     return 0;
 }
 
-/* The last prefix is the whole source. */
+/* The prefix root of the last segment is the fingerprint of the source. */
 static bool check_prefixes(const struct rp_index_source *source)
 {
     struct rp_fingerprint_list list;
@@ -461,24 +461,23 @@ int rp_index_check_all(const struct rp_index *index, const struct rp_progress *p
         code = check_tree(index, &index->segments[i].tree, progress, error);
     for (uint32_t i = 0; code == 0 && i < index->column_count; i++)
         code = check_tree(index, &index->columns[i].tree, progress, error);
-    for (uint32_t s = 0; code == 0 && s < index->source_count && !index->of; s++)
+    for (uint32_t s = 0; code == 0 && s < index->source_count && !index->token_path; s++)
         if (!check_prefixes(&index->sources[s]))
             code = rp_index_fail_damaged(index, "prefix of a source", error);
     return code;
 }
 
-int rp_index_look(struct rp_index *index, struct rp_error *error)
+int rp_index_revalidate(struct rp_index *index, struct rp_error *error)
 {
     struct rp_stamp found = {0};
     uint64_t expected_value, found_value;
     char hint[HINT_BYTES];
     if (!index->map.mapping || RP_DEFECT(forget_indexes) ||
-        rp_stamp_at(index->file, &found) < 0 || /* its name is gone; the mapping stays */
+        rp_stamp_at(index->file, &found) < 0 || /* the name is gone; the mapping remains */
         !rp_stamp_difference(&index->known, &found, &expected_value, &found_value))
         return 0;
-    /* The new file may be another one, and shorter: the mapping is checked, not that file. If it
-     * is the same file, a page that was cut off raises SIGBUS here, which the caller's guard
-     * reports. */
+    /* The name may have another, shorter file now: the mapping is checked, not that file. If it is
+     * the same file, a page that was cut off raises SIGBUS, which the caller's guard reports. */
     bool is_good = true;
     for (uint32_t i = 0; i < index->segment_count && is_good; i++)
         is_good = rp_tree_verify_again(&index->segments[i].tree);
@@ -487,7 +486,7 @@ int rp_index_look(struct rp_index *index, struct rp_error *error)
     snprintf(hint, sizeof hint,
              "restore it, or run `ringpack index %s` if the change was meant (the stream is then "
              "another one), and restart; what was delivered is valid",
-             index->of ? RP_HINT_PATH(index->of) : "-c CONFIG");
+             index->token_path ? RP_HINT_PATH(index->token_path) : "-c CONFIG");
     if (!is_good)
         return rp_fail(error, -RP_E_CHANGED, hint,
                        "%s: changed while it was in use: a page that was read has another hash now",

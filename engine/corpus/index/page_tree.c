@@ -64,35 +64,38 @@ static bool is_verified(const struct rp_tree *tree, uint64_t bit)
     return rp_a64_load_relaxed(&tree->verified[bit / 64]) & 1ull << bit % 64;
 }
 
-static bool note(const struct rp_tree *tree, uint64_t bit, bool is_good)
+/* Set the bit of a page or a chunk that is good. */
+static bool mark(const struct rp_tree *tree, uint64_t bit, bool is_good)
 {
     if (is_good)
         rp_a64_or_relaxed(&tree->verified[bit / 64], 1ull << bit % 64);
     return is_good;
 }
 
-/* Up to the first chunk that is known to be right, then down again: eight levels at the most. */
+/* Verify a chunk of hashes: climb to the first verified chunk above it, or to the root; then
+ * compare each chunk on the way down. At most eight levels. */
 static bool verify_chunk(const struct rp_tree *tree, uint32_t level, uint64_t chunk)
 {
-    uint64_t open[RP_TREE_LEVELS_MAX];
+    uint64_t chunks[RP_TREE_LEVELS_MAX];
     uint32_t top = level;
-    for (open[top] = chunk; !is_verified(tree, tree->levels[top].first_bit + open[top]); top++) {
+    for (chunks[top] = chunk; !is_verified(tree, tree->levels[top].first_bit + chunks[top]);
+         top++) {
         if (top + 1 == tree->level_count) {
             top++;
             break;
         }
-        open[top + 1] = open[top] / RP_TREE_FANOUT;
+        chunks[top + 1] = chunks[top] / RP_TREE_FANOUT;
     }
     while (top > level) {
         const struct rp_tree_level *at = &tree->levels[--top];
-        uint64_t first = open[top] * RP_TREE_FANOUT;
+        uint64_t first = chunks[top] * RP_TREE_FANOUT;
         const uint64_t *hashes = tree->hashes + at->first + first;
         size_t bytes = 8 * (size_t)rp_min_u64(RP_TREE_FANOUT, at->count - first);
         bool is_good = top + 1 == tree->level_count
                            ? rp_hash128_equal(rp_hash128(hashes, bytes), tree->root)
                            : rp_hash64(hashes, bytes) ==
-                                 tree->hashes[tree->levels[top + 1].first + open[top]];
-        if (!note(tree, at->first_bit + open[top], is_good || RP_DEFECT(trust_index_pages)))
+                                 tree->hashes[tree->levels[top + 1].first + chunks[top]];
+        if (!mark(tree, at->first_bit + chunks[top], is_good || RP_DEFECT(trust_index_pages)))
             return false;
     }
     return true;
@@ -103,7 +106,7 @@ bool rp_tree_compare(const struct rp_tree *tree, uint64_t page)
     RP_DASSERT(page < tree->pages);
     bool is_good = verify_chunk(tree, 0, page / RP_TREE_FANOUT) &&
                    hash_page(tree->data, tree->bytes, page) == tree->hashes[page];
-    return note(tree, page, is_good || RP_DEFECT(trust_index_pages));
+    return mark(tree, page, is_good || RP_DEFECT(trust_index_pages));
 }
 
 bool rp_tree_verify_range(const struct rp_tree *tree, uint64_t byte, uint64_t bytes)
@@ -116,7 +119,7 @@ bool rp_tree_verify_range(const struct rp_tree *tree, uint64_t byte, uint64_t by
     return true;
 }
 
-/* Other threads may set bits at the same time, each after it has compared a page by itself. */
+/* Other threads may set bits at the same time, each after its own comparison. */
 bool rp_tree_verify_again(const struct rp_tree *tree)
 {
     bool is_good = true;

@@ -44,9 +44,10 @@ RP_MUST_CHECK int rp_tree_over(struct rp_tree *tree, const uint8_t *data, uint64
                                struct rp_hash128 root, struct rp_error *error);
 void rp_tree_close(struct rp_tree *tree);
 
-/** Does the page match its hash? Compares it now. */
+/** Compare a page with its hash now. */
 bool rp_tree_compare(const struct rp_tree *tree, uint64_t page);
-/** Do the pages of these bytes, at least one, match their hashes? */
+/** Whether the page of a byte, or all pages of `bytes` bytes (at least one), match their hashes. A
+ * page is compared only at its first use. */
 static inline bool rp_tree_verify(const struct rp_tree *tree, uint64_t byte)
 {
     uint64_t page = byte / RP_BLOCK_BYTES;
@@ -55,11 +56,11 @@ static inline bool rp_tree_verify(const struct rp_tree *tree, uint64_t byte)
 }
 bool rp_tree_verify_range(const struct rp_tree *tree, uint64_t byte, uint64_t bytes);
 
-/** Compare every page that was verified once more, because the file was written to. */
+/** Compare all verified pages once more: the file was written to. */
 bool rp_tree_verify_again(const struct rp_tree *tree);
 
-/** Write level 0 of some pages of `bytes` bytes of data to hashes[first], ...; and, once level 0 is
- * complete, the levels above it. The second returns the root. */
+/** Write level 0 for `count` pages from `first` on, to hashes[first] and after it; and, once level
+ * 0 is complete, the levels above it. The second returns the root. */
 void rp_tree_hash_pages(const uint8_t *data, uint64_t bytes, uint64_t first, uint64_t count,
                         uint64_t *hashes);
 struct rp_hash128 rp_tree_finish(uint64_t pages, uint64_t *hashes);

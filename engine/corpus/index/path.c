@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* path — paths as an index holds them (index.h). The directory of a path is resolved,
- * as far as it has no wildcard, and its last name is not; so the same file has the same path from
- * every working directory. For a URL it is the display URL. */
+/* path — paths as an index holds them (index.h). The directory of a path, up to a wildcard, is
+ * resolved, and the rest is kept, so a file has the same stored path from every working directory.
+ * A URL is stored as its display URL. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@
 #include "corpus/index/index.h"
 #include "object/url.h"
 
-/* A directory of which the last names may not exist. */
+/* Resolve a directory, whose last parts may not exist. */
 static char *resolve(const char *directory)
 {
     char *resolved = realpath(directory[0] ? directory : "/", NULL);
@@ -59,7 +59,7 @@ static const char *resolve_again(struct rp_index_paths *paths, const char *direc
 char *rp_index_paths_store(struct rp_index_paths *paths, const char *path)
 {
     if (rp_url_is(path))
-        return rp_url_name(path); /* its query may be a secret that is another one tomorrow */
+        return rp_url_name(path); /* without its query, which may be a secret that changes */
     size_t bytes = strlen(path), literal = strcspn(path, "*?[{");
     while (bytes > 1 && path[bytes - 1] == '/')
         bytes--;

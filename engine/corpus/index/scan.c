@@ -9,8 +9,8 @@
 #include "corpus/staged_shard.h"
 #include "corpus/index/build_struct.h"
 
-/* A sidecar that was written before its token file or its mask was may be of other tokens or of
- * another mask. If times are equal, it is not known. The .idx is compared with its hash. */
+/* A sidecar that is older than its token file or its mask may describe others. Equal times prove
+ * nothing. The .idx needs no time: it is compared with its hash. */
 static bool is_newer(const char *sidecar_path, const struct rp_build_shard *shard)
 {
     struct rp_stamp found;
@@ -18,11 +18,12 @@ static bool is_newer(const char *sidecar_path, const struct rp_build_shard *shar
            found.mtime_ns > shard->companions.mask_ns;
 }
 
-/* The one in PATH.work; the shard's own sidecar says how it is to be read. */
+/* The same for the sidecar in PATH.work, which must also be newer than the shard's own sidecar:
+ * that one declares how the shard is read. */
 static bool is_work_newer(const char *work_path, const struct rp_build_shard *shard)
 {
     struct rp_stamp found;
-    if (shard->remote) /* its name says of which content it is */
+    if (shard->remote) /* its name has a hash of the content's identity */
         return shard->has_identity && rp_stamp_at(work_path, &found) == 0;
     return is_newer(work_path, shard) && rp_stamp_at(work_path, &found) == 0 &&
            found.mtime_ns > shard->companions.sidecar_ns;
@@ -55,7 +56,7 @@ int rp_build_open_shard(const struct rp_indexing *build, const struct rp_build_s
     return code;
 }
 
-/* All of the sidecar is to be copied, so all of it is compared with its hashes. */
+/* Compare all of the sidecar with its hashes: all of it will be copied. */
 static int check_sidecar(const struct rp_opened *opened, struct rp_error *error)
 {
     const struct rp_map *idx = &opened->megatron.map;
@@ -69,8 +70,9 @@ static int check_sidecar(const struct rp_opened *opened, struct rp_error *error)
     return code;
 }
 
-static int take(const struct rp_indexing *build, struct rp_build_shard *shard,
-                const char *work_path, struct rp_error *error)
+/* Take the facts of a shard from a sidecar. */
+static int take_sidecar(const struct rp_indexing *build, struct rp_build_shard *shard,
+                        const char *work_path, struct rp_error *error)
 {
     struct rp_opened opened;
     int code = rp_build_open_shard(build, shard, work_path, &opened, error);
@@ -95,8 +97,8 @@ static int take_from_older(const struct rp_indexing *build, struct rp_build_shar
 {
     const struct rp_table *table = &shard->older->table;
     shard->tokenizer = build->older->sources[shard->older_source].tokenizer;
-    uint64_t first = rp_index_first(shard->older, shard->older_shard);
-    uint64_t end = rp_index_first(shard->older, shard->older_shard + 1);
+    uint64_t first = rp_index_documents_before(shard->older, shard->older_shard);
+    uint64_t end = rp_index_documents_before(shard->older, shard->older_shard + 1);
     if (!rp_index_get_record(shard->older, shard->older_shard, &shard->record, NULL) ||
         first > end || end > table->shape.documents || end - first != shard->record.documents)
         return rp_index_fail_damaged(build->older, "record of a shard", error);
@@ -111,8 +113,8 @@ static int take_from_older(const struct rp_indexing *build, struct rp_build_shar
     return 0;
 }
 
-/* For an object whose only change since the older index is another sidecar: does the sidecar differ
- * from that index? Then it may be of older tokens or labels. */
+/* Whether a sidecar, the only change of an object since the older index, differs from that index:
+ * it may then describe older tokens or labels. */
 static bool differs_from_older(const struct rp_build_shard *shard)
 {
     struct rp_index_record older;
@@ -123,11 +125,11 @@ static bool differs_from_older(const struct rp_build_shard *shard)
            !rp_hash128_equal(older.fingerprint.full, shard->record.fingerprint.full);
 }
 
-/* Its own sidecar, if it has one that counts: 1, or 0. */
-static int take_own_sidecar(const struct rp_indexing *build, struct rp_build_shard *shard)
+/* Take the facts from the shard's own sidecar, if it has one that counts. */
+static bool take_own_sidecar(const struct rp_indexing *build, struct rp_build_shard *shard)
 {
-    if (shard->has_new_content) /* no time shows whether the sidecar is of the present tokens */
-        return 0;
+    if (shard->has_new_content) /* no time shows whether the sidecar describes the present tokens */
+        return false;
     const struct rp_find_options options = {.hints = &build->options.sources[shard->source],
                                             .remote = shard->remote,
                                             .index_dir = build->options.index_dir,
@@ -135,33 +137,33 @@ static int take_own_sidecar(const struct rp_indexing *build, struct rp_build_sha
     struct rp_found found;
     struct rp_error ignored;
     if (rp_find(&found, shard->path, &options, &ignored) < 0)
-        return 0;
+        return false;
     bool counts = found.sidecar &&
                   (shard->remote || is_newer(found.sidecar->path, shard)); /* as at a start */
     rp_found_release(&found);
-    return counts && take(build, shard, NULL, &ignored) == 0 && !differs_from_older(shard);
+    return counts && take_sidecar(build, shard, NULL, &ignored) == 0 && !differs_from_older(shard);
 }
 
-/* An object is fetched for it. The content that arrives is the one that was examined, by its
- * identity, so that the hashes in the index belong to the identity in it. */
+/* Read all tokens, of an object from a staged copy. The copy has the identity that the index will
+ * have, so its hashes belong to that identity. */
 static int index_tokens(const struct rp_indexing *build, const struct rp_build_shard *shard,
                         const char *work_path, const struct rp_progress *progress,
                         struct rp_error *error)
 {
     struct rp_staged_shard staged;
     const struct rp_remote *remote = shard->remote;
-    const struct rp_index_build_options options = {.hints = &build->options.sources[shard->source],
-                                                   .index_dir = remote ? NULL
-                                                                       : build->options.index_dir,
-                                                   .scratch_path = work_path,
-                                                   .progress = progress};
+    const struct rp_sidecar_build_options options = {
+        .hints = &build->options.sources[shard->source],
+        .index_dir = remote ? NULL : build->options.index_dir,
+        .scratch_path = work_path,
+        .progress = progress};
     if (!remote)
-        return rp_index_build(shard->path, &options, error);
+        return rp_sidecar_build(shard->path, &options, error);
     int code = rp_staged_shard_open(&staged, remote->url, remote->identity, build->work, progress,
                                     error);
     if (code < 0)
         return code;
-    code = rp_index_build(staged.path, &options, error);
+    code = rp_sidecar_build(staged.path, &options, error);
     rp_staged_shard_close(&staged);
     return code < 0 ? rp_fail_context(error, code, "%s", shard->path) : 0;
 }
@@ -177,14 +179,14 @@ int rp_indexing_scan(struct rp_indexing *build, uint64_t i, const struct rp_prog
     if (!work_path)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", shard->path);
     int code = 0;
-    if (is_work_newer(work_path, shard) && take(build, shard, work_path, &ignored) == 0) {
+    if (is_work_newer(work_path, shard) && take_sidecar(build, shard, work_path, &ignored) == 0) {
         shard->origin = RP_FROM_WORK;
     } else if (take_own_sidecar(build, shard)) {
         shard->origin = RP_FROM_SIDECAR;
     } else {
         code = index_tokens(build, shard, work_path, progress, error);
         if (code == 0)
-            code = take(build, shard, work_path, error);
+            code = take_sidecar(build, shard, work_path, error);
         shard->origin = RP_FROM_WORK;
         shard->was_read = true;
     }

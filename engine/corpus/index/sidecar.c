@@ -15,7 +15,7 @@ static char *path_of(const char *token_path, const char *index_dir, const char *
 {
     if (!index_dir)
         return rp_asprintf("%s%s", token_path, suffix);
-    /* The directory is resolved, the last name is not: so it works for a file that is gone. */
+    /* only the directory is resolved: the file may be missing */
     char *directory = rp_path_directory(token_path);
     char *resolved = directory ? realpath(directory, NULL) : NULL;
     const char *slash = strrchr(token_path, '/');
@@ -36,7 +36,8 @@ char *rp_sidecar_path(const char *token_path, const char *index_dir)
     return path_of(token_path, index_dir, RP_INDEX_SUFFIX);
 }
 
-/* One source, one segment and one shard, and the record fits the format. */
+/* Take the record, if the index has one source, one segment and one shard, and the record fits
+ * them. */
 static int take_record(const struct rp_index *index, struct rp_index_record *record,
                        struct rp_error *error)
 {
@@ -46,7 +47,7 @@ static int take_record(const struct rp_index *index, struct rp_index_record *rec
                        "%s: it is not the index of one file, but that of a corpus", index->path);
     if (!rp_index_get_record(segment, 0, record, NULL))
         return rp_index_fail_damaged(index, "record of the shard", error);
-    const struct rp_reader *reader = rp_readers_of(record->format);
+    const struct rp_reader *reader = rp_readers_find(record->format);
     bool fits = record->documents == segment->shape.table.documents &&
                 record->tokens == segment->tokens && record->first_block == 0 &&
                 segment->shape.blocks == rp_div_up(record->bytes, RP_BLOCK_BYTES) &&
@@ -57,7 +58,7 @@ static int take_record(const struct rp_index *index, struct rp_index_record *rec
 int rp_sidecar_open(struct rp_index **index_out, struct rp_index_record *record, const char *path,
                     const char *token_path, struct rp_error *error)
 {
-    const struct rp_index_open_options options = {.path = path, .of = token_path};
+    const struct rp_index_open_options options = {.path = path, .token_path = token_path};
     int code = rp_index_open(index_out, &options, error);
     if (code == 0)
         code = take_record(*index_out, record, error);
@@ -68,7 +69,7 @@ int rp_sidecar_open(struct rp_index **index_out, struct rp_index_record *record,
     return code;
 }
 
-/* 1: a sidecar is there, of this version or of one before. */
+/* 1: the sidecar is open. 0: no such file. Negative: it is bad, or of an older version. */
 static int open_at(struct rp_index **index_out, struct rp_index_record *record,
                    const char *token_path, const char *index_dir, const char *suffix,
                    struct rp_error *error)
@@ -85,7 +86,8 @@ static int open_at(struct rp_index **index_out, struct rp_index_record *record,
     return code;
 }
 
-/* A run that used a sidecar would not notice a change without one, so an old one is refused. */
+/* A sidecar of an older version is refused, not ignored: without one, a run would not notice that
+ * its tokens changed. */
 int rp_sidecar_find(struct rp_index **index_out, struct rp_index_record *record,
                     const char *token_path, const char *index_dir, struct rp_error *error)
 {

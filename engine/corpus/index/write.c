@@ -12,7 +12,7 @@
 
 #include "base/mem.h"
 
-/* Pages whose hashes are made at once. */
+/* Pages of a part. */
 #define PART_PAGES 1024u
 /* Segments up to this many bytes are written from memory, larger ones through a mapping. */
 #define MEMORY_BYTES_MAX (1u << 20)
@@ -31,7 +31,7 @@ uint64_t rp_index_align(uint64_t offset, uint64_t bytes)
     return rp_align_up(offset, bytes > RP_MAP_COPY_BYTES_MAX ? RP_BLOCK_BYTES : 8);
 }
 
-/* A mapping costs more than the writing of few bytes, as a sidecar mostly has. */
+/* For few bytes, as most sidecars have, a write is cheaper than a mapping. */
 static int take_memory(struct rp_index_writer *writer, uint64_t begin, uint64_t end,
                        struct rp_error *error)
 {
@@ -64,7 +64,7 @@ int rp_index_map_new(struct rp_index_writer *writer, uint64_t begin, uint64_t en
 
 int rp_index_lay_out(struct rp_index_writer *writer, struct rp_index *draft, struct rp_error *error)
 {
-    uint64_t begin = writer->end ? rp_align_up(writer->end, 8) : RP_INDEX_HEADER_BYTES, end = begin;
+    uint64_t begin = writer->end ? writer->end : RP_INDEX_HEADER_BYTES, end = begin;
     for (uint32_t g = 0; g < draft->segment_count; g++) {
         struct rp_index_segment *segment = &draft->segments[g];
         if (segment->index)
@@ -87,6 +87,19 @@ int rp_index_lay_out(struct rp_index_writer *writer, struct rp_index *draft, str
     return code;
 }
 
+int rp_index_writer_append(struct rp_index_writer *writer, const struct rp_index *index,
+                           struct rp_error *error)
+{
+    *writer = (struct rp_index_writer){.path = index->path,
+                                       .fd = open(index->file, O_RDWR | O_CLOEXEC),
+                                       .end = rp_align_up(index->end, 8)};
+    if (writer->fd < 0)
+        return rp_file_fail(error, index->path, "open for writing");
+    return ftruncate(writer->fd, (off_t)index->end) < 0
+               ? rp_file_fail(error, index->path, "truncate")
+               : 0;
+}
+
 void rp_index_writer_close(struct rp_index_writer *writer)
 {
     if (writer->map && !writer->memory)
@@ -95,7 +108,8 @@ void rp_index_writer_close(struct rp_index_writer *writer)
     writer->map = writer->memory = NULL;
 }
 
-void rp_index_put_first(const struct rp_index_segment *segment, uint32_t shard, uint64_t documents)
+void rp_index_put_documents_before(const struct rp_index_segment *segment, uint32_t shard,
+                                   uint64_t documents)
 {
     rp_store_u64(rp_index_data(segment) + segment->parts.first + 8 * (uint64_t)shard, documents);
 }
@@ -123,7 +137,7 @@ static uint64_t *hashes_of(const struct rp_index_segment *segment)
     return (uint64_t *)(void *)(rp_index_data(segment) + segment->parts.bytes);
 }
 
-uint64_t rp_index_hash_parts(const struct rp_index *draft)
+uint64_t rp_index_hash_part_count(const struct rp_index *draft)
 {
     uint64_t parts = 0;
     for (uint32_t g = 0; g < draft->segment_count; g++)

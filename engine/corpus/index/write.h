@@ -15,9 +15,9 @@
 struct rp_index_writer {
     const char *path; /* for messages */
     int fd;           /* open for reading and writing */
-    uint64_t end;     /* end of the head that is appended to; 0: the file is new */
-    uint8_t *map;     /* holds new segments; or `memory`, if they are few bytes */
-    uint8_t *memory;
+    uint64_t end;     /* where an append begins; 0: the file is new */
+    uint8_t *map;     /* the bytes of new segments and columns */
+    uint8_t *memory;  /* `map`, if it is allocated and not mapped */
     uint64_t map_at, map_bytes;
 };
 
@@ -26,30 +26,36 @@ RP_MUST_CHECK int rp_index_lay_out(struct rp_index_writer *writer, struct rp_ind
                                    struct rp_error *error);
 void rp_index_writer_close(struct rp_index_writer *writer);
 
-/** The memory of a new segment, and the entries of a shard in it: its record, and the documents
- * before it. Buckets are made once all of these are there. */
+/** Open the file of an index to append to it. Removes what an unfinished append left. The caller
+ * closes writer->fd. */
+RP_MUST_CHECK int rp_index_writer_append(struct rp_index_writer *writer,
+                                         const struct rp_index *index, struct rp_error *error);
+
+/** The memory of a new segment. Write to it, for each shard, the documents before it, and for the
+ * end the number of all; then make the buckets. */
 static inline uint8_t *rp_index_data(const struct rp_index_segment *segment)
 {
     return (uint8_t *)(uintptr_t)segment->tree.data;
 }
-void rp_index_put_first(const struct rp_index_segment *segment, uint32_t shard, uint64_t documents);
+void rp_index_put_documents_before(const struct rp_index_segment *segment, uint32_t shard,
+                                   uint64_t documents);
 void rp_index_put_buckets(const struct rp_index_segment *segment);
 
-/** How many parts the pages of new segments have, and the hashes of one part. */
-uint64_t rp_index_hash_parts(const struct rp_index *draft);
+/** The pages of new segments are hashed in parts: how many there are; hash one. */
+uint64_t rp_index_hash_part_count(const struct rp_index *draft);
 void rp_index_hash_part(const struct rp_index *draft, uint64_t part);
 
-/** Make the roots of new segments, write the head of draft->generation and its slot. A new file is
- * complete then, and not synced; an older one is synced before its slot is written and after.
- * Sets draft->root. */
+/** Make the roots of new segments, and write the head of draft->generation and its slot. Sets
+ * draft->root. A new file is then complete, and not synced; a file that is appended to is synced
+ * before and after the write of its slot. */
 RP_MUST_CHECK int rp_index_write_head(struct rp_index_writer *writer, struct rp_index *draft,
                                       struct rp_error *error);
 
-/** Where a part of `bytes` bytes begins, at `offset` or after it: parts that will be mapped
- * begin at a page; small files have no gaps. */
+/** The first good place for `bytes` bytes, at or after `offset`: the begin of a page if they will
+ * be mapped; else a multiple of 8, so that small files have no gaps. */
 uint64_t rp_index_align(uint64_t offset, uint64_t bytes);
 
-/** Memory for the bytes begin … end - 1 of the file, which is zero: byte `at` of the file is
+/** Make zeroed memory for bytes [begin, end) of the file: byte `at` of the file is
  * writer->map[at - writer->map_at]. */
 RP_MUST_CHECK int rp_index_map_new(struct rp_index_writer *writer, uint64_t begin, uint64_t end,
                                    struct rp_error *error);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* write_columns — columns that are appended to an index (write.h): their data, then one head. */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
@@ -83,7 +82,7 @@ static int fill(struct rp_index_column *column, const uint64_t *words, uint8_t *
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-/* Offsets of the new columns; the end of the last one. */
+/* Set the offsets of the new columns. Returns the end of the last one. */
 static uint64_t lay_out(struct rp_index_column *columns, uint32_t count, uint64_t begin)
 {
     uint64_t end = begin;
@@ -96,7 +95,7 @@ static uint64_t lay_out(struct rp_index_column *columns, uint32_t count, uint64_
 }
 
 static int write_all(struct rp_index_writer *writer, struct rp_index *draft,
-                     const struct rp_index_new_column *news, uint32_t count,
+                     const struct rp_index_new_column *added, uint32_t count,
                      const struct rp_progress *progress, struct rp_error *error)
 {
     struct rp_index_column *columns = draft->columns + (draft->column_count - count);
@@ -104,7 +103,7 @@ static int write_all(struct rp_index_writer *writer, struct rp_index *draft,
     draft->end = lay_out(columns, count, begin);
     int code = rp_index_map_new(writer, begin, draft->end, error);
     for (uint32_t i = 0; code == 0 && i < count; i++)
-        code = fill(&columns[i], news[i].words, writer->map + (columns[i].offset - writer->map_at),
+        code = fill(&columns[i], added[i].words, writer->map + (columns[i].offset - writer->map_at),
                     progress, error);
     return code < 0 ? code : rp_index_write_head(writer, draft, error);
 }
@@ -124,7 +123,7 @@ static int check(const struct rp_index *index, const struct rp_index_new_column 
 }
 
 /* The older columns that are not replaced, then the new ones. */
-static uint32_t list_columns(const struct rp_index *index, const struct rp_index_new_column *news,
+static uint32_t list_columns(const struct rp_index *index, const struct rp_index_new_column *added,
                              uint32_t count, struct rp_index_column *columns)
 {
     uint32_t kept = 0;
@@ -132,17 +131,17 @@ static uint32_t list_columns(const struct rp_index *index, const struct rp_index
         const struct rp_index_column *older = &index->columns[i];
         bool is_replaced = false;
         for (uint32_t k = 0; k < count && !is_replaced; k++)
-            is_replaced = older->segment_at == index->segments[news[k].segment].offset &&
-                          !strcmp(older->name, news[k].name);
+            is_replaced = older->segment_at == index->segments[added[k].segment].offset &&
+                          !strcmp(older->name, added[k].name);
         if (!is_replaced)
             columns[kept++] = *older;
     }
     for (uint32_t k = 0; k < count; k++) {
         struct rp_index_column *column = &columns[kept++];
-        column->type = news[k].type;
-        column->segment_at = index->segments[news[k].segment].offset;
-        column->values = index->segments[news[k].segment].shape.table.documents;
-        memcpy(column->name, news[k].name, strlen(news[k].name));
+        column->type = added[k].type;
+        column->segment_at = index->segments[added[k].segment].offset;
+        column->values = index->segments[added[k].segment].shape.table.documents;
+        memcpy(column->name, added[k].name, strlen(added[k].name));
     }
     return kept;
 }
@@ -152,8 +151,7 @@ int rp_index_append_columns(const struct rp_index *index, const struct rp_index_
                             struct rp_error *error)
 {
     struct rp_index draft = *index;
-    struct rp_index_writer writer = {
-        .path = index->path, .fd = -1, .end = rp_align_up(index->end, 8)};
+    struct rp_index_writer writer;
     for (uint32_t i = 0; i < count; i++) {
         int code = check(index, &columns[i], error);
         if (code < 0)
@@ -164,11 +162,7 @@ int rp_index_append_columns(const struct rp_index *index, const struct rp_index_
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for its columns", index->path);
     draft.column_count = list_columns(index, columns, count, draft.columns);
     draft.generation++;
-    writer.fd = open(index->file, O_RDWR | O_CLOEXEC);
-    int code = writer.fd < 0 ? rp_file_fail(error, index->path, "open for writing") : 0;
-    /* left by an unfinished append; never read */
-    if (code == 0 && ftruncate(writer.fd, (off_t)index->end) < 0)
-        code = rp_file_fail(error, index->path, "truncate");
+    int code = rp_index_writer_append(&writer, index, error);
     if (code == 0)
         code = write_all(&writer, &draft, columns, count, progress, error);
     rp_index_writer_close(&writer);

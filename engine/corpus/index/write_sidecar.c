@@ -3,7 +3,7 @@
 #include "corpus/collector.h"
 #include "corpus/index/write.h"
 
-/* The parts of the segment, which are in their places but for their values. */
+/* Write the parts of the segment, which has its layout. */
 static int fill(struct rp_index_segment *segment, struct rp_index_record *record,
                 const struct rp_collector *collector, struct rp_error *error)
 {
@@ -19,7 +19,7 @@ static int fill(struct rp_index_segment *segment, struct rp_index_record *record
         record->table_root = rp_table_root(&table);
     record->content = rp_hash128(blocks, 8 * (size_t)segment->shape.blocks);
     rp_index_encode_record(record, rp_index_data(segment) + segment->parts.records);
-    rp_index_put_first(segment, 1, record->documents);
+    rp_index_put_documents_before(segment, 1, record->documents);
     rp_index_put_buckets(segment);
     return 0;
 }
@@ -60,7 +60,7 @@ int rp_sidecar_write(struct rp_new_file *file, struct rp_index_record *record,
     int code = rp_index_lay_out(&writer, &draft, error);
     if (code == 0)
         code = fill(&segment, record, collector, error);
-    for (uint64_t part = 0; code == 0 && part < rp_index_hash_parts(&draft); part++)
+    for (uint64_t part = 0; code == 0 && part < rp_index_hash_part_count(&draft); part++)
         rp_index_hash_part(&draft, part);
     if (code == 0)
         code = rp_index_write_head(&writer, &draft, error);

@@ -39,7 +39,7 @@ struct message {
     uint64_t header; /* its table */
     uint64_t body, body_bytes;
     uint64_t end; /* begin of the next message */
-    bool is_end;  /* the stream's */
+    bool is_end;  /* it ends the stream, and has no metadata */
 };
 
 struct walking {
@@ -65,7 +65,8 @@ static int need_bytes(struct walking *walking, uint64_t bytes, struct rp_error *
     return 0;
 }
 
-/* The metadata after `at`, where its size is. */
+/* Read the rest of the message at `at`: `prefix` bytes, which end with the size of the metadata,
+ * and the metadata. The first `have` bytes are there. */
 static int read_metadata(struct walking *walking, uint64_t at, uint64_t bytes, uint64_t have,
                          uint64_t prefix, struct rp_error *error)
 {
@@ -98,7 +99,7 @@ static int parse_message(struct walking *walking, struct message *message, struc
     return 0;
 }
 
-/* The message at `at` < `limit`. */
+/* Read the message at `at`, which is below `limit`. */
 static int read_message(struct walking *walking, uint64_t at, uint64_t limit,
                         struct message *message, struct rp_error *error)
 {
@@ -219,7 +220,7 @@ static int emit_block(struct walking *walking, struct rp_flat *footer, uint64_t 
     return emit_batch(walking, &message, sink, error);
 }
 
-/* The footer stays in memory while messages are read into the other buffer. */
+/* Walk the batches that a footer lists. Messages are read into another buffer than the footer's. */
 static int walk_footer(struct walking *walking, struct rp_flat *footer, uint64_t limit,
                        const struct rp_reader_options *options, struct rp_sink *sink,
                        struct rp_error *error)
@@ -295,8 +296,8 @@ static int walk(const struct rp_probe *probe, const struct rp_reader_options *op
     return code;
 }
 
-/* A stream has no magic but FFFFFFFF, which raw tokens may begin with, and old ones have none: a
- * file is one if its first message is a schema. */
+/* A stream begins with FFFFFFFF, as raw tokens may, and an old one without it: a file is a stream
+ * if its first message is a schema. */
 static int claim(const struct rp_probe *probe, char why[256], struct rp_error *error)
 {
     struct walking walking = {.probe = probe};
@@ -317,7 +318,7 @@ static int claim(const struct rp_probe *probe, char why[256], struct rp_error *e
 
 const struct rp_reader rp_reader_arrow = {
     .format = RP_FORMAT_ARROW,
-    .what = "an Arrow IPC stream or file",
+    .title = "an Arrow IPC stream or file",
     .folders = "state.json with *.arrow (datasets)",
     .claim = claim,
     .expand = rp_arrow_expand,

@@ -17,15 +17,16 @@ struct rp_arrow_column {
     enum rp_arrow_list list;
     uint32_t list_size;      /* FIXED_SIZE_LIST */
     enum rp_token_type type; /* integers; NONE: booleans, which are bits */
-    uint32_t node, buffer;   /* the first of each that belong to it */
-    uint32_t views;          /* columns of views before it: their buffers are counted in a batch */
+    uint32_t node, buffer;   /* its first node and its first buffer */
+    uint32_t views;          /* columns of string or binary views before it; a batch has the number
+                                of the buffers of each */
 };
 
 struct rp_arrow_schema {
-    struct rp_arrow_column ids, mask, trained;
-    bool has_mask;    /* a column `attention_mask` */
-    bool has_trained; /* a column that says which tokens are trained: */
-    struct rp_mask_origin origin;
+    struct rp_arrow_column ids, attention, trained;
+    bool has_attention;           /* a column `attention_mask`: its zeros are padding */
+    bool has_trained;             /* a mask: a column that says which tokens are trained */
+    struct rp_mask_origin origin; /* the mask's */
     char name[RP_COLUMN_BYTES];
 };
 
@@ -38,7 +39,7 @@ RP_MUST_CHECK int rp_arrow_read_schema(struct rp_flat *flat, uint64_t table,
                                        const struct rp_reader_options *options,
                                        struct rp_arrow_schema *schema, struct rp_error *error);
 
-/* Bytes of the file that were read last. */
+/* The bytes of the file that were read last for one buffer. */
 struct rp_arrow_window {
     const struct rp_probe *probe;
     uint64_t first, count;
@@ -48,8 +49,8 @@ struct rp_arrow_window {
 enum {
     RP_ARROW_OFFSETS,
     RP_ARROW_VALIDITY,
-    RP_ARROW_MASK_OFFSETS,
-    RP_ARROW_MASK,
+    RP_ARROW_ATTENTION_OFFSETS,
+    RP_ARROW_ATTENTION,
     RP_ARROW_TOKENS,
     RP_ARROW_TRAINED_OFFSETS,
     RP_ARROW_TRAINED,
@@ -62,7 +63,7 @@ struct rp_arrow_scratch {
     struct rp_arrow_bytes {
         uint8_t *bytes;
         size_t capacity;
-    } tokens, entries; /* rows longer than a window; entries that were bits */
+    } tokens, entries; /* copies of a row longer than a window; entries also if they were bits */
 };
 void rp_arrow_scratch_release(struct rp_arrow_scratch *scratch);
 
@@ -74,7 +75,7 @@ struct rp_arrow_batch {
     uint64_t first_row;              /* the batch's, counted in the file */
     struct rp_arrow_window *windows; /* [RP_ARROW_WINDOWS]; each follows one buffer */
     struct rp_arrow_scratch *scratch;
-    uint64_t *mask_bytes_left; /* that may be read without a sidecar */
+    uint64_t *mask_bytes_left; /* bytes of masks, of both kinds, that a start may still read */
 };
 
 /** Emit the rows of a record batch; *rows_out is their number. */

@@ -4,9 +4,9 @@
  *     first byte   body + values.offset + offsets[row] * width
  *     tokens       offsets[row + 1] - offsets[row]
  *
- * Offsets need not begin at 0 nor the values at the first of them: a slice of a table may have been
- * written with the buffers of the whole. A null row has no tokens, whatever its offsets say. Rows
- * that were padded have an attention mask that ends with zeros; those tokens are left out. */
+ * The first offset need not be 0, and the values may begin before it: a slice of a table may have
+ * been written with the buffers of the whole table. A null row has no tokens, whatever its offsets
+ * say. The attention mask of a padded row ends with zeros; those tokens are left out. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -44,7 +44,7 @@ int rp_arrow_damaged(const struct rp_probe *probe, const char *what, uint64_t nu
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/* `bytes` bytes at `at`, at most half a window of them, all below `end`. */
+/* View `bytes` bytes at `at`: at most half a window, and all below `end`. */
 static int peek(struct rp_arrow_window *window, uint64_t at, size_t bytes, uint64_t end,
                 const uint8_t **out, struct rp_error *error)
 {
@@ -194,7 +194,7 @@ static int get_row(const struct rp_arrow_batch *batch, struct rp_arrow_window *w
     return 0;
 }
 
-/* Null rows have no tokens. */
+/* Whether a row is null: it then has no tokens. */
 static int is_null(struct rp_arrow_window *window, const struct list *list, uint64_t number,
                    bool *out, struct rp_error *error)
 {
@@ -211,14 +211,14 @@ static int is_null(struct rp_arrow_window *window, const struct list *list, uint
 
 /* ---- padding --------------------------------------------------------------------------------- */
 
-/* The kinds of mask values of a row so far: ones, then perhaps zeros. */
+/* The entries of a row's attention mask so far: ones, then perhaps zeros. */
 struct padding {
     uint64_t ones, zeros;
     bool has_hole, is_left;
 };
 
-static void add_mask(struct padding *padding, const uint8_t *bytes, uint64_t first_bit,
-                     uint32_t value_bits, uint64_t count)
+static void add_attention(struct padding *padding, const uint8_t *bytes, uint64_t first_bit,
+                          uint32_t value_bits, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++) {
         uint64_t value = 0;
@@ -233,8 +233,8 @@ static void add_mask(struct padding *padding, const uint8_t *bytes, uint64_t fir
     }
 }
 
-static int fail_mask(const struct rp_arrow_batch *batch, uint64_t row, const char *found,
-                     struct rp_error *error)
+static int fail_attention(const struct rp_arrow_batch *batch, uint64_t row, const char *found,
+                          struct rp_error *error)
 {
     return rp_fail(error, -RP_E_FORMAT,
                    "save the rows without padding, or remove the column: remove_columns("
@@ -254,36 +254,38 @@ static int fail_too_long_at_start(const struct rp_probe *probe, struct rp_error 
                    probe->path);
 }
 
-/* The tokens of a row that are no padding. */
-static int trim_row(const struct rp_arrow_batch *batch, const struct list *mask, uint64_t number,
-                    struct row *row, struct rp_error *error)
+/* Leave out the padding at the end of a row. */
+static int trim_row(const struct rp_arrow_batch *batch, const struct list *attention,
+                    uint64_t number, struct row *row, struct rp_error *error)
 {
-    struct row masked;
+    struct row entries;
     struct padding padding = {0};
-    const uint32_t bits = mask->value_bits;
-    int code = get_row(batch, &batch->windows[RP_ARROW_MASK_OFFSETS], mask, number, &masked, error);
+    const uint32_t bits = attention->value_bits;
+    int code = get_row(batch, &batch->windows[RP_ARROW_ATTENTION_OFFSETS], attention, number,
+                       &entries, error);
     if (code < 0)
         return code;
-    if (masked.end - masked.begin != row->end - row->begin)
-        return fail_mask(batch, number, "another number of values than tokens", error);
-    for (uint64_t at = masked.begin; at < masked.end;) {
-        uint64_t count = rp_min_u64(masked.end - at, RP_ARROW_WINDOW_BYTES / 32);
-        uint64_t first = mask->data.first + at * bits / 8, last_bit = (at + count) * bits;
-        size_t bytes = (size_t)(mask->data.first + rp_div_up(last_bit, 8) - first);
+    if (entries.end - entries.begin != row->end - row->begin)
+        return fail_attention(batch, number, "another number of values than tokens", error);
+    for (uint64_t at = entries.begin; at < entries.end;) {
+        uint64_t count = rp_min_u64(entries.end - at, RP_ARROW_WINDOW_BYTES / 32);
+        uint64_t first = attention->data.first + at * bits / 8, last_bit = (at + count) * bits;
+        size_t bytes = (size_t)(attention->data.first + rp_div_up(last_bit, 8) - first);
         const uint8_t *values;
         if (*batch->mask_bytes_left < bytes)
             return fail_too_long_at_start(batch->windows->probe, error);
         *batch->mask_bytes_left -= bytes;
-        code = peek(&batch->windows[RP_ARROW_MASK], first, bytes,
-                    mask->data.first + mask->data.bytes, &values, error);
+        code = peek(&batch->windows[RP_ARROW_ATTENTION], first, bytes,
+                    attention->data.first + attention->data.bytes, &values, error);
         if (code < 0)
             return code;
-        add_mask(&padding, values, at * bits % 8, bits, count);
+        add_attention(&padding, values, at * bits % 8, bits, count);
         at += count;
     }
     if (padding.has_hole)
-        return fail_mask(batch, number,
-                         padding.is_left ? "padding at the beginning" : "ones after zeros", error);
+        return fail_attention(batch, number,
+                              padding.is_left ? "padding at the beginning" : "ones after zeros",
+                              error);
     row->end = row->begin + padding.ones;
     return 0;
 }
@@ -311,7 +313,7 @@ static int need_room(const struct rp_probe *probe, struct rp_arrow_bytes *room, 
                                  probe->path, bytes);
 }
 
-/* The values of a row, from the byte with the first of them on. */
+/* View the values of a row, from the byte that has the first one. */
 static int get_values(const struct rp_arrow_batch *batch, struct rp_arrow_window *window,
                       struct rp_arrow_bytes *room, const struct list *list, const struct row *row,
                       const uint8_t **out, struct rp_error *error)
@@ -334,12 +336,12 @@ static int get_values(const struct rp_arrow_batch *batch, struct rp_arrow_window
                                       first, error);
 }
 
-/* Bits, from `first` on, become bytes. */
+/* Replace *entries, `count` bits from bit `first` on, by bytes. */
 static int widen_bits(const struct rp_arrow_batch *batch, const uint8_t **entries, uint64_t first,
                       uint64_t count, struct rp_error *error)
 {
     struct rp_arrow_bytes *room = &batch->scratch->entries;
-    struct rp_arrow_bytes bits = *room; /* `entries` may be in it */
+    struct rp_arrow_bytes bits = *room; /* *entries may point into it */
     *room = (struct rp_arrow_bytes){0};
     int code = need_room(batch->windows->probe, room, (size_t)count + 1, error);
     for (uint64_t i = 0; code == 0 && i < count; i++)
@@ -349,7 +351,7 @@ static int widen_bits(const struct rp_arrow_batch *batch, const uint8_t **entrie
     return code;
 }
 
-/* The spans of a row, of which the tokens before `end` are no padding. */
+/* The spans of a row `whole`, whose tokens from `end` on are padding. */
 static int find_spans(const struct rp_arrow_batch *batch, const struct rp_arrow_schema *schema,
                       const struct list *ids, const struct list *trained, uint64_t number,
                       const struct row *whole, uint64_t end, struct rp_error *error)
@@ -387,9 +389,9 @@ static int find_spans(const struct rp_arrow_batch *batch, const struct rp_arrow_
                     : rp_mask_spans(&batch->scratch->spans, &schema->origin.rule, &document, error);
 }
 
-/* The columns of a batch; `mask` and `trained` only if the schema has them. */
+/* The columns of a batch; `attention` and `trained` only if the schema has them. */
 struct columns {
-    struct list ids, mask, trained;
+    struct list ids, attention, trained;
 };
 
 static int open_columns(const struct rp_arrow_batch *batch, const struct rp_arrow_schema *schema,
@@ -399,21 +401,21 @@ static int open_columns(const struct rp_arrow_batch *batch, const struct rp_arro
     if (code < 0)
         return code;
     uint64_t rows = columns->ids.rows;
-    columns->mask.rows = columns->trained.rows = rows;
-    if (schema->has_mask)
-        code = open_list(batch, &schema->mask, &columns->mask, error);
+    columns->attention.rows = columns->trained.rows = rows;
+    if (schema->has_attention)
+        code = open_list(batch, &schema->attention, &columns->attention, error);
     if (code < 0)
         return code;
     if (schema->has_trained)
         code = open_list(batch, &schema->trained, &columns->trained, error);
     if (code < 0)
         return code;
-    return columns->mask.rows == rows && columns->trained.rows == rows
+    return columns->attention.rows == rows && columns->trained.rows == rows
                ? 0
                : rp_arrow_damaged(batch->windows->probe, "record batch", batch->number, error);
 }
 
-/* A row that is null is an empty document. */
+/* A null row is an empty document. */
 static int emit_row(struct rp_arrow_batch *batch, const struct rp_arrow_schema *schema,
                     const struct columns *columns, uint64_t number, struct rp_sink *sink,
                     struct rp_error *error)
@@ -430,8 +432,8 @@ static int emit_row(struct rp_arrow_batch *batch, const struct rp_arrow_schema *
     if (code < 0)
         return code;
     struct row row = {whole.begin, null ? whole.begin : whole.end};
-    if (!null && schema->has_mask)
-        code = trim_row(batch, &columns->mask, number, &row, error);
+    if (!null && schema->has_attention)
+        code = trim_row(batch, &columns->attention, number, &row, error);
     if (code < 0)
         return code;
     if (!null && schema->has_trained)

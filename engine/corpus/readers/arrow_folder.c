@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arrow_folder — folders of Hugging Face datasets: of save_to_disk, with the files in order in
- * state.json, and for a DatasetDict a folder with dataset_dict.json and a folder of that kind for
- * each split; or of load_dataset's cache, with the splits in dataset_info.json; the files of
- * one are NAME-SPLIT.arrow or NAME-SPLIT-00000-of-00002.arrow. */
+/* arrow_folder — folders of Hugging Face datasets:
+ *
+ *     save_to_disk   state.json lists the files, in order
+ *     a DatasetDict  dataset_dict.json, and such a folder for each split
+ *     load_dataset   its cache: dataset_info.json has the splits; the files of a split are
+ *                    NAME-SPLIT.arrow or NAME-SPLIT-00000-of-00002.arrow */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -64,7 +66,7 @@ static int add_files(const struct rp_folder *folder, const json_t *state, struct
 
 /* ---- the cache of load_dataset --------------------------------------------------------------- */
 
-/* The files of a split that the cache has, and how many of them there should be. 0: none. */
+/* Add the files of a split. 1: all are there. 0: the cache has none. */
 static int add_split(const struct rp_folder *folder, const char *stem, struct rp_paths *files,
                      struct rp_error *error)
 {
@@ -105,7 +107,7 @@ static int fail_cached_splits(const struct rp_folder *folder, const char *name, 
                    json_object_size(splits));
 }
 
-/* 0: it is no such cache. */
+/* 0: the folder is no such cache. */
 static int expand_cache(const struct rp_folder *folder, struct rp_paths *files,
                         struct rp_error *error)
 {

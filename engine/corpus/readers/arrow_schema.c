@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arrow_schema — see arrow.h. Fields are visited depth first, so that the nodes and buffers of
- * those before the wanted column can be counted. */
+/* arrow_schema — see arrow.h. Fields are visited depth first, so that the nodes and buffers before
+ * the wanted column can be counted. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +11,8 @@
 #define FIELDS_MAX (1u << 16)
 #define DEPTH_MAX 64u
 
-/* The number of a type in the union `Type` of Schema.fbs, and how many buffers it has itself. */
+/* Numbers of the types in the union `Type` of Schema.fbs, then the buffers of each, children not
+ * included. */
 enum {
     TYPE_INT = 2,
     TYPE_BOOL = 6,
@@ -42,6 +43,7 @@ enum { SCHEMA_ENDIANNESS = 0, SCHEMA_FIELDS = 1 };
 enum { FIELD_NAME = 0, FIELD_TYPE_TYPE = 2, FIELD_TYPE = 3, FIELD_DICTIONARY = 4, FIELD_CHILDREN };
 enum { INT_BITS = 0, INT_SIGNED = 1, LIST_SIZE = 0, UNION_MODE = 0 };
 
+/* Nodes, buffers and columns of views before a field. */
 struct counted {
     uint32_t nodes, buffers, views;
 };
@@ -72,8 +74,8 @@ static uint64_t child_at(struct rp_flat *flat, const struct field *field, uint32
     return rp_flat_follow(flat, field->children.at + 4 * (uint64_t)i);
 }
 
-/* Count a field and all below it. A dictionary's values are in batches of their own: here are its
- * indices. */
+/* Count a field and its children. A dictionary has only its indices here: its values are
+ * in batches of their own. */
 static void count_field(struct rp_flat *flat, uint64_t at, unsigned depth, struct counted *counted)
 {
     struct field field = read_field(flat, at);
@@ -107,7 +109,7 @@ static enum rp_token_type integer_type(struct rp_flat *flat, const struct field 
     return RP_TOKEN_NONE;
 }
 
-/* True if the field is a list of integers (or, as a mask may be, of booleans). */
+/* True if the field is a list of integers or, with may_be_bits, of booleans, as masks may be. */
 static bool read_column(struct rp_flat *flat, const struct field *field, bool may_be_bits,
                         const struct counted *before, struct rp_arrow_column *column)
 {
@@ -140,20 +142,8 @@ static bool read_column(struct rp_flat *flat, const struct field *field, bool ma
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
-/* How good a name is for token ids. */
-enum rank { RANK_NONE, RANK_LIST, RANK_TOKENS, RANK_INPUT_IDS, RANK_DECLARED };
-
-static enum rank rank_of(const char *name, const char *declared)
-{
-    if (declared)
-        return strcmp(name, declared) ? RANK_NONE : RANK_DECLARED;
-    if (!strcmp(name, "input_ids"))
-        return RANK_INPUT_IDS;
-    return strcmp(name, "tokens") ? RANK_LIST : RANK_TOKENS;
-}
-
 struct choice {
-    enum rank best;
+    enum rp_id_rank best;
     unsigned count;   /* lists of integers of the best rank */
     char lists[160];  /* their names */
     char found[96];   /* the type of the declared column */
@@ -171,8 +161,8 @@ static void consider(struct rp_flat *flat, const struct field *field, const stru
                      const char *declared, struct choice *choice, struct rp_arrow_schema *schema)
 {
     struct rp_arrow_column column = {0};
-    enum rank rank = rank_of(field->name, declared);
-    if (declared && rank == RANK_DECLARED)
+    enum rp_id_rank rank = rp_readers_rank(field->name, declared);
+    if (rank == RP_ID_DECLARED)
         snprintf(choice->found, sizeof choice->found, "a column of type %s",
                  types[field->type].name);
     if (!strcmp(field->name, "indices") && field->type == TYPE_INT)
@@ -181,34 +171,12 @@ static void consider(struct rp_flat *flat, const struct field *field, const stru
         (!declared && !strcmp(field->name, "attention_mask")))
         return;
     note_list(choice, field->name);
-    if (rank < choice->best || rank == RANK_NONE)
+    if (rank < choice->best || rank == RP_ID_NONE)
         return;
     choice->count = rank == choice->best ? choice->count + 1 : 1;
     choice->best = rank;
     schema->ids = column;
     memcpy(schema->name, field->name, sizeof schema->name);
-}
-
-/* The mask of padded rows is called as the column is: input_ids and attention_mask,
- * chosen_input_ids and chosen_attention_mask. For any other name of a column it is
- * attention_mask. */
-static void find_mask(struct rp_flat *flat, const struct rp_flat_vector *fields,
-                      struct rp_arrow_schema *schema)
-{
-    static const char ids[] = "input_ids";
-    struct counted counted = {0};
-    char wanted[RP_COLUMN_BYTES + sizeof "attention_mask"];
-    size_t length = strlen(schema->name), stem = 0;
-    if (length >= sizeof ids - 1 && !strcmp(schema->name + length - (sizeof ids - 1), ids))
-        stem = length - (sizeof ids - 1);
-    snprintf(wanted, sizeof wanted, "%.*sattention_mask", (int)stem, schema->name);
-    for (uint32_t i = 0; i < fields->count && !flat->is_damaged; i++) {
-        uint64_t at = rp_flat_follow(flat, fields->at + 4 * (uint64_t)i);
-        struct field field = read_field(flat, at);
-        if (!strcmp(field.name, wanted) && read_column(flat, &field, true, &counted, &schema->mask))
-            schema->has_mask = true;
-        count_field(flat, at, 0, &counted);
-    }
 }
 
 /* The column of that name, if it is a list of integers or booleans. */
@@ -224,6 +192,21 @@ static bool find_column(struct rp_flat *flat, const struct rp_flat_vector *field
         count_field(flat, at, 0, &counted);
     }
     return is_there;
+}
+
+/* Whether there is an attention mask. Its name follows from the column's: input_ids and
+ * attention_mask, chosen_input_ids and chosen_attention_mask; for any other name it is
+ * attention_mask. */
+static bool find_attention(struct rp_flat *flat, const struct rp_flat_vector *fields,
+                           struct rp_arrow_schema *schema)
+{
+    static const char ids[] = "input_ids";
+    char wanted[RP_COLUMN_BYTES + sizeof "attention_mask"];
+    size_t length = strlen(schema->name), stem = 0;
+    if (length >= sizeof ids - 1 && !strcmp(schema->name + length - (sizeof ids - 1), ids))
+        stem = length - (sizeof ids - 1);
+    snprintf(wanted, sizeof wanted, "%.*sattention_mask", (int)stem, schema->name);
+    return find_column(flat, fields, wanted, &schema->attention);
 }
 
 /* The column that says which tokens are trained. */
@@ -294,7 +277,7 @@ int rp_arrow_read_schema(struct rp_flat *flat, uint64_t table, const struct rp_p
             consider(flat, &field, &counted, declared, &choice, schema);
         count_field(flat, at, 0, &counted);
     }
-    find_mask(flat, &fields, schema);
+    schema->has_attention = find_attention(flat, &fields, schema);
     if (flat->is_damaged)
         return rp_arrow_damaged(probe, "schema", 0, error);
     if (choice.count != 1 || !schema->name[0])

@@ -3,8 +3,8 @@
  *
  *     NAME.ds           bare tokens, u16 or u32
  *     NAME.ds.index     u64 ends[documents], in tokens
- *     NAME.ds.metadata  text: TOKENIZER|bytes a token, tokens, and a number for people
- *     NAME.ds.loss      a mask, one byte a token: 0 where it is not trained. May be missing
+ *     NAME.ds.metadata  text: TOKENIZER|bytes of a token, tokens, and a number for people
+ *     NAME.ds.loss      a mask, one byte for each token: 0 = not trained. May be missing
  *
  * The mask is read once, into spans, in the order of the documents. The width of a token is in the
  * metadata and nowhere else. A .ds has no magic, so it is recognised by its name and its .index. */
@@ -89,7 +89,7 @@ static int fail_ends(const char *name, uint64_t document, uint64_t end, uint64_t
 
 /* ---- the mask -------------------------------------------------------------------------------- */
 
-/* Whether a wanted mask exists: then its path and its layout. */
+/* Set the path and the layout of the mask, if one is wanted and exists. */
 static int find_loss(const struct rp_probe *probe, const struct rp_mask_choice *choice,
                      struct rp_byte_mask *loss, struct rp_layout *layout, struct rp_error *error)
 {
@@ -160,12 +160,8 @@ static int walk(const struct rp_probe *probe, const struct rp_reader_options *op
         code = find_loss(probe, &options->mask, &loss, &layout, error);
     if (code == 0)
         code = rp_sink_begin(sink, &layout, options, error);
-    if (code == 0 && probe->bytes % rp_token_width(layout.type) != 0)
-        code = rp_fail(error, -RP_E_CORRUPT, "was the file cut short, or is the dtype another one?",
-                       "%s: expected a multiple of %" PRIu32 " bytes of %s tokens, found %" PRIu64
-                       " bytes",
-                       probe->path, rp_token_width(layout.type), rp_token_type_name(layout.type),
-                       probe->bytes);
+    if (code == 0)
+        code = rp_readers_check_width(probe, layout.type, error);
     if (code == 0)
         code = rp_byte_mask_open(&loss, probe, options, &layout, error);
     char *name = rp_asprintf("%s.index", probe->path);
@@ -183,7 +179,7 @@ static const struct rp_companion companions[] = {
 
 const struct rp_reader rp_reader_datatrove = {
     .format = RP_FORMAT_DATATROVE,
-    .what = "a .ds of datatrove",
+    .title = "a .ds of datatrove",
     .folders = "*.ds (datatrove)",
     .claims_by_name = true,
     .companions = companions,

@@ -11,7 +11,7 @@
 
 struct walking {
     struct rp_sink *sink;
-    struct rp_byte_mask mask; /* selects the bytes of raw tokens */
+    struct rp_byte_mask mask; /* the raw file's, if it has one */
     uint64_t documents;
     uint64_t start; /* first token of the document that is not emitted yet */
     bool has_start;
@@ -59,7 +59,7 @@ int rp_eos_walk(const struct rp_probe *probe, const struct rp_layout *layout, bo
                 struct rp_error *error)
 {
     struct walking walking = {.sink = sink, .mask = RP_BYTE_MASK_NONE};
-    struct rp_layout own = *layout;
+    struct rp_layout with_mask = *layout;
     struct rp_document_scan scan;
     uint32_t width = rp_token_width(layout->type);
     uint64_t bytes = probe->bytes - layout->token_offset;
@@ -71,15 +71,17 @@ int rp_eos_walk(const struct rp_probe *probe, const struct rp_layout *layout, bo
         return rp_fail(error, -RP_E_EMPTY, "remove it from the list of shards, or write it again",
                        "%s: expected tokens, found none after the header", probe->path);
     int code = check_eos(probe->path, layout, error);
-    if (code == 0 && own.token_offset == 0) /* else it has a header, which OLMo's have not */
-        code = rp_byte_mask_of_olmo(&walking.mask, probe, &options->mask, &own, error);
+    if (code == 0 &&
+        with_mask.token_offset == 0) /* without a header it may be one of OLMo's files */
+        code = rp_byte_mask_find_olmo(&walking.mask, probe, &options->mask, &with_mask, error);
     if (code == 0)
-        code = rp_sink_begin(sink, &own, options, error);
+        code = rp_sink_begin(sink, &with_mask, options, error);
     if (code == 0)
-        code = rp_byte_mask_open(&walking.mask, probe, options, &own, error);
+        code = rp_byte_mask_open(&walking.mask, probe, options, &with_mask, error);
     if (code == 0) {
-        rp_document_scan_begin(&scan, own.type, own.eos, eos_leads);
-        code = rp_tokens_read(probe, &own, &scan, add_piece, &walking, options->progress, error);
+        rp_document_scan_begin(&scan, with_mask.type, with_mask.eos, eos_leads);
+        code = rp_tokens_read(probe, &with_mask, &scan, add_piece, &walking, options->progress,
+                              error);
         sink->token_max = scan.token_max;
     }
     rp_byte_mask_close(&walking.mask);

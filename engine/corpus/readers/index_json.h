@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* index_json.h — files of JSON in a folder. MDS and litData have index.json: which files a dataset
- * has, and in which order. */
+/* index_json.h — files of JSON in a folder. The index.json of MDS and litData lists the files of a
+ * dataset, in order. */
 #ifndef RP_CORPUS_READERS_INDEX_JSON_H
 #define RP_CORPUS_READERS_INDEX_JSON_H
 

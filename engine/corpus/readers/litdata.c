@@ -48,7 +48,7 @@ static const struct {
       [7] = RP_TOKEN_U64}},
 };
 
-/* NONE: not one array of integers a sample. */
+/* The type of the tokens; NONE if a sample is not one array of integers. */
 static enum rp_token_type type_of(const json_t *config)
 {
     const json_t *list = json_object_get(config, "data_format");
@@ -69,7 +69,7 @@ static bool is_set(const json_t *config, const char *key)
     return value && !json_is_null(value) && !json_is_false(value);
 }
 
-/* Can chunks of this config be read in place, and of which type are their tokens? */
+/* Refuse a config whose chunks cannot be read in place; else set the type of their tokens. */
 static int check_config(const char *folder, const json_t *config, enum rp_token_type *type,
                         struct rp_error *error)
 {
@@ -120,9 +120,8 @@ static int expand(const struct rp_folder *folder, struct rp_paths *files, struct
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
-/* The config of the index.json whose text this is, if it names the file. There may be as many
- * chunks as it has lines, and each calls this, so its list is not parsed. A quoted word inside a
- * string would have backslashes. */
+/* The config in the text of an index.json, if that names the file; else NULL. Every chunk calls
+ * this, so the list of all chunks is not parsed. A quoted word inside a string has backslashes. */
 static json_t *find_config(const char *text, size_t bytes, const char *name)
 {
     static const char key[] = "\"config\"";
@@ -139,8 +138,8 @@ static json_t *find_config(const char *text, size_t bytes, const char *name)
                : NULL;
 }
 
-/* 1: *config_out is of the index.json in the file's folder, *folder_out. 0: no index.json names the
- * file. */
+/* 1: *config_out is the config in *folder_out, the file's folder. 0: no index.json names the file.
+ */
 static int load_config(const char *path, json_t **config_out, char **folder_out,
                        struct rp_error *error)
 {
@@ -225,8 +224,6 @@ static int walk(const struct rp_probe *probe, const struct rp_reader_options *op
                        samples.table_end, samples.begin);
     if (code == 0)
         code = rp_sink_begin(sink, &layout, options, error);
-    if (code < 0)
-        return code;
     while (code == 0 && samples.next < samples.count)
         code = emit(&samples, rp_token_width(layout.type), sink, error);
     return code;
@@ -236,7 +233,7 @@ static const struct rp_companion companions[] = {{"/", "/index.json"}, {NULL, NU
 
 const struct rp_reader rp_reader_litdata = {
     .format = RP_FORMAT_LITDATA,
-    .what = "a chunk of litData",
+    .title = "a chunk of litData",
     .holds_no_mask = true,
     .folders = "index.json with chunk-*.bin (litData)",
     .claims_by_name = true,

@@ -71,7 +71,7 @@ static int walk(const struct rp_probe *probe, const struct rp_reader_options *op
 
 const struct rp_reader rp_reader_llmc = {
     .format = RP_FORMAT_LLMC,
-    .what = "a .bin of llm.c",
+    .title = "a .bin of llm.c",
     .reads_tokens = true,
     .holds_no_mask = true,
     .claim = claim,

@@ -53,7 +53,8 @@ static int damaged(const struct walking *walking, uint64_t sample, const char *e
 
 /* ---- the place of the column ----------------------------------------------------------------- */
 
-/* The sizes in front of a sample; their sum is *sum, and *before up to the column. */
+/* Read the sizes at the begin of a sample. *sum is the sum of all, *before of those before the
+ * column. */
 static int read_sizes(const struct walking *walking, uint64_t begin, struct place *place,
                       uint64_t *before, uint64_t *sum, struct rp_error *error)
 {
@@ -94,7 +95,7 @@ static int find_column(const struct walking *walking, uint64_t begin, uint64_t e
 
 /* ---- the head of an array -------------------------------------------------------------------- */
 
-/* Product of the dimensions. False if they are not all in `bytes`. */
+/* Read the dimensions; place->tokens is their product. False if they do not end inside `bytes`. */
 static bool read_shape(const uint8_t *bytes, uint64_t count, struct place *place)
 {
     if (place->head_bytes >= count)
@@ -183,7 +184,7 @@ static int emit(struct walking *walking, struct rp_sink *sink, struct rp_error *
                                        error);
 }
 
-/* The type of all samples, if none of them has to be read. */
+/* Begin the output now, if the type is known before any sample is read. */
 static int begin_typed(struct walking *walking, struct rp_sink *sink, struct rp_error *error)
 {
     const struct rp_mds_column *ids = &walking->header.ids;
@@ -202,7 +203,7 @@ static uint64_t header_bytes(const struct rp_probe *probe)
     return rp_samples_are_in(probe) ? rp_load_u32(probe->head + 4) - table : 0;
 }
 
-/* The JSON. *text_out is NULL if there can be none. */
+/* Read the JSON of the columns. *text_out is NULL if the file has no room for one. */
 static int read_header(const struct rp_probe *probe, char **text_out, struct rp_error *error)
 {
     uint64_t bytes = header_bytes(probe), at = 4 * ((uint64_t)rp_load_u32(probe->head) + 2);
@@ -277,7 +278,7 @@ static int claim(const struct rp_probe *probe, char why[256], struct rp_error *e
 
 const struct rp_reader rp_reader_mds = {
     .format = RP_FORMAT_MDS,
-    .what = "an MDS shard",
+    .title = "an MDS shard",
     .holds_no_mask = true,
     .folders = "index.json with *.mds (mosaicml-streaming)",
     .claim = claim,

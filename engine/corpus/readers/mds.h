@@ -33,10 +33,10 @@ RP_MUST_CHECK int rp_mds_read_header(const struct rp_probe *probe, const char *t
                                      const char *declared, struct rp_mds_header *header,
                                      struct rp_error *error);
 
-/** Is this the JSON of an MDS shard? */
+/** Whether this is the JSON of an MDS shard. */
 bool rp_mds_is_header(const char *text, size_t bytes);
 
-/** The type of the integers of an array, by its number in bare arrays; NONE: of no integers. */
+/** The type with this number in the head of an array; NONE: it is no type of integers. */
 enum rp_token_type rp_mds_type_of(uint8_t number);
 
 /** expand of the reader (mds_folder.c). */

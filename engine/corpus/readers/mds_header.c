@@ -36,28 +36,17 @@ enum rp_token_type rp_mds_type_of(uint8_t number)
     return RP_TOKEN_NONE;
 }
 
-/* The names of columns that are chosen; a lower number is better. */
-enum rank { RANK_DECLARED, RANK_INPUT_IDS, RANK_TOKENS, RANK_ANY, RANK_NONE };
-
+/* The best column so far. */
 struct choice {
     const char *declared;
-    enum rank rank;
-    unsigned count; /* columns of that rank */
-    const char *encoding;
-    const char *text;  /* a column of text; NULL: none */
-    char columns[160]; /* all of them, for people */
+    enum rp_id_rank rank;
+    unsigned count;       /* columns of that rank */
+    const char *encoding; /* the newest one's, if it holds no ids; else NULL */
+    const char *text;     /* a column of text; NULL: none */
+    char columns[160];    /* all columns, for messages */
 };
 
-static enum rank rank_of(const struct choice *choice, const char *name)
-{
-    if (choice->declared)
-        return strcmp(name, choice->declared) ? RANK_NONE : RANK_DECLARED;
-    return !strcmp(name, "input_ids") ? RANK_INPUT_IDS
-           : !strcmp(name, "tokens")  ? RANK_TOKENS
-                                      : RANK_ANY;
-}
-
-/* "ndarray", "ndarray:uint16", "ndarray:uint16:2048". False: no array of integers. */
+/* Read "ndarray", "ndarray:uint16" or "ndarray:uint16:2048". False: no array of integers. */
 static bool parse_array(const char *encoding, struct rp_mds_column *column)
 {
     static const char array[] = "ndarray";
@@ -75,12 +64,11 @@ static bool parse_array(const char *encoding, struct rp_mds_column *column)
     return *type == ':' && column->type != RP_TOKEN_NONE;
 }
 
-/* Take a column that is better than those before it. */
+/* Choose a column if it is better than those before it; `column` has its place and size. */
 static void consider(struct choice *choice, const char *name, const char *encoding,
-                     const struct rp_mds_column *place, struct rp_mds_column *chosen)
+                     struct rp_mds_column column, struct rp_mds_column *chosen)
 {
-    struct rp_mds_column column = *place;
-    enum rank rank = rank_of(choice, name);
+    enum rp_id_rank rank = rp_readers_rank(name, choice->declared);
     size_t used = strlen(choice->columns);
     snprintf(choice->columns + used, sizeof choice->columns - used, "%s%s (%s)", used ? ", " : "",
              name, encoding);
@@ -88,9 +76,9 @@ static void consider(struct choice *choice, const char *name, const char *encodi
         choice->text = name;
     column.is_bytes = !strcmp(encoding, "bytes");
     bool holds_ids = column.is_bytes || parse_array(encoding, &column);
-    if (rank == RANK_ANY && (!holds_ids || column.is_bytes)) /* bytes may be anything */
-        rank = RANK_NONE;
-    if (rank == RANK_NONE || rank > choice->rank || strlen(name) >= sizeof column.name)
+    if (rank == RP_ID_ANY && (!holds_ids || column.is_bytes)) /* bytes may be anything */
+        rank = RP_ID_NONE;
+    if (rank == RP_ID_NONE || rank < choice->rank || strlen(name) >= sizeof column.name)
         return;
     choice->count = rank == choice->rank ? choice->count + 1 : 1;
     choice->rank = rank;
@@ -135,7 +123,7 @@ static int fail_header(const struct rp_probe *probe, const char *what, struct rp
                    "%s: the JSON of an MDS shard: expected %s", probe->path, what);
 }
 
-/* Size, name and encoding of each column. */
+/* Read the name, encoding and size of each column, and choose one. */
 static int read_columns(const struct rp_probe *probe, const json_t *object, struct choice *choice,
                         struct rp_mds_header *header, struct rp_error *error)
 {
@@ -156,12 +144,12 @@ static int read_columns(const struct rp_probe *probe, const json_t *object, stru
             return fail_header(probe, "columns of at most 4 GiB", error);
         if (header->variable == RP_MDS_VARIABLE_MAX)
             return fail_header(probe, "at most 256 columns of variable size", error);
-        const struct rp_mds_column place = {.is_variable = json_is_null(size),
-                                            .variable_before = header->variable,
-                                            .fixed_before = header->fixed_bytes,
-                                            .fixed_bytes = bytes};
-        consider(choice, name, encoding, &place, &header->ids);
-        header->variable += place.is_variable;
+        const struct rp_mds_column column = {.is_variable = json_is_null(size),
+                                             .variable_before = header->variable,
+                                             .fixed_before = header->fixed_bytes,
+                                             .fixed_bytes = bytes};
+        consider(choice, name, encoding, column, &header->ids);
+        header->variable += column.is_variable;
         header->fixed_bytes += bytes;
     }
     return 0;
@@ -185,7 +173,7 @@ bool rp_mds_is_header(const char *text, size_t bytes)
 int rp_mds_read_header(const struct rp_probe *probe, const char *text, size_t bytes,
                        const char *declared, struct rp_mds_header *header, struct rp_error *error)
 {
-    struct choice choice = {.declared = declared, .rank = RANK_NONE};
+    struct choice choice = {.declared = declared};
     json_t *object = json_loadb(text, bytes, 0, NULL);
     *header = (struct rp_mds_header){0};
     int code = is_mds(object) ? read_columns(probe, object, &choice, header, error)

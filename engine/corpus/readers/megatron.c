@@ -50,7 +50,7 @@ static const struct rp_companion companions[] = {
 
 const struct rp_reader rp_reader_megatron = {
     .format = RP_FORMAT_MEGATRON,
-    .what = "a Megatron dataset",
+    .title = "a Megatron dataset",
     .folders = "NAME.bin with NAME.idx",
     .companions = companions,
     .expand = expand,

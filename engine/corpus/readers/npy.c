@@ -124,7 +124,7 @@ static int walk(const struct rp_probe *probe, const struct rp_reader_options *op
 
 const struct rp_reader rp_reader_npy = {
     .format = RP_FORMAT_NPY,
-    .what = "a numpy .npy file",
+    .title = "a numpy .npy file",
     .reads_tokens = true,
     .holds_no_mask = true,
     .claim = claim,

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* olmo — the files of dolma's tokenizer, which OLMo-core reads:
  *
- *     NAME.npy     bare tokens; in spite of its name it has no header of numpy. Its mask, if any,
- * is a companion file (byte_mask.h) NAME.csv.gz  a row for each document: its first token, the one
- * after its last, and then columns that are ignored (id, src, loc), in which a text may be quoted
+ *     NAME.npy     bare tokens; in spite of its name it has no header of numpy
+ *     NAME.csv.gz  a row for each document: its first token, the token after its last one, then
+ *                  ignored columns (id, src, loc), whose texts may be quoted
  *
- * The documents are exactly the rows: no EOS is searched for. The rows are written end to end, from
- * the first token of the file to its last; anything else means that the two files do not belong
- * together. A decompressed NAME.csv is read as well. The width of a token is in neither file, so it
- * must be declared. */
+ * A companion file may hold a mask (byte_mask.h). The documents are exactly the rows: no EOS is
+ * searched for. The rows are contiguous, from the first token of the file to its last; anything
+ * else means that the two files do not belong together. A decompressed NAME.csv is read as well.
+ * The width of a token is in neither file, so it must be declared. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,11 +22,14 @@
 #include "corpus/gunzip.h"
 
 #define COLUMNS 2u /* that are read */
+#define HINT_APART                                                                                 \
+    "the .npy and its rows do not belong together, the dtype is another one, or one was cut "      \
+    "short: copy or write both again"
 
 /* The path of the rows; the caller frees it. NULL: no such file, or no memory. */
 static char *find_rows(const char *path, bool *is_compressed)
 {
-    size_t stem = strlen(path) - (rp_text_has_suffix(path, ".npy") ? 4 : 0);
+    size_t stem = rp_text_stem(path, ".npy");
     static const char *const suffixes[] = {".csv", ".csv.gz"};
     char *found = NULL;
     for (size_t i = 0; i < RP_ARRAY_COUNT(suffixes) && !found; i++) {
@@ -59,17 +62,17 @@ static int claim(const struct rp_probe *probe, char why[256], struct rp_error *e
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Where in the text of the rows the reading is. */
+/* The state of a pass over the text of the rows. */
 struct rows {
     const char *path;
     const struct rp_probe *probe;
     struct rp_sink *sink;
     struct rp_byte_mask mask;
     uint64_t tokens;           /* the token file's */
-    uint64_t number, end;      /* the row's number, and the end of the row before */
-    uint64_t fields[COLUMNS];  /* the row's, as far as they were read */
-    unsigned column, digits;   /* the column that is being read; of a number its digits */
-    bool is_quoted, has_begun; /* inside of a quoted text; the row has a byte already */
+    uint64_t number, end;      /* the row's number; the end of the row before it */
+    uint64_t fields[COLUMNS];  /* the row's numbers, as far as they were read */
+    unsigned column, digits;   /* the column that is being read; digits of its number so far */
+    bool is_quoted, has_begun; /* inside a quoted text; the row has a byte already */
 };
 
 static int fail_row(const struct rows *rows, const char *expected, struct rp_error *error)
@@ -80,9 +83,7 @@ static int fail_row(const struct rows *rows, const char *expected, struct rp_err
 
 static int fail_place(const struct rows *rows, struct rp_error *error)
 {
-    return rp_fail(error, -RP_E_CORRUPT,
-                   "the .npy and its rows do not belong together, the dtype is another one, or one "
-                   "was cut short: copy or write both again",
+    return rp_fail(error, -RP_E_CORRUPT, HINT_APART,
                    "%s: row %" PRIu64 ": expected tokens from %" PRIu64 " on, at most to %" PRIu64
                    ", found %" PRIu64 " to %" PRIu64,
                    rows->path, rows->number, rows->end, rows->tokens, rows->fields[0],
@@ -96,8 +97,7 @@ static int end_row(struct rows *rows, struct rp_error *error)
     bool fits = begin == rows->end && end >= begin && end <= rows->tokens;
     if (!fits)
         return fail_place(rows, error);
-    bool is_inside = begin <= end && end <= rows->tokens;
-    int code = is_inside ? rp_byte_mask_read(&rows->mask, rows->number, begin, end, error) : 0;
+    int code = rp_byte_mask_read(&rows->mask, rows->number, begin, end, error);
     if (code == 0)
         code = rp_sink_document(rows->sink, begin * width, end - begin, rows->mask.spans.spans,
                                 rows->mask.spans.count, error);
@@ -109,7 +109,7 @@ static int end_row(struct rows *rows, struct rp_error *error)
     return code;
 }
 
-/* A byte of one of the two numbers, or its end. */
+/* Take a digit of a number, or the byte that ends it. */
 static int take_digit(struct rows *rows, uint8_t byte, struct rp_error *error)
 {
     uint64_t *field = &rows->fields[rows->column];
@@ -134,7 +134,7 @@ static int take_piece(struct rows *rows, const uint8_t *bytes, size_t count, str
         rows->has_begun = true;
         if (rows->column < COLUMNS)
             code = take_digit(rows, bytes[i], error);
-        else if (bytes[i] == '"') /* a quote inside of a quoted text is written twice */
+        else if (bytes[i] == '"') /* a quote inside a quoted text is doubled */
             rows->is_quoted = !rows->is_quoted;
         else if (bytes[i] == '\n' && !rows->is_quoted)
             code = end_row(rows, error);
@@ -148,9 +148,7 @@ static int end_rows(const struct rows *rows, struct rp_error *error)
         return fail_row(rows, "a whole row, found the end of the file", error);
     if (rows->end == rows->tokens)
         return 0;
-    return rp_fail(error, -RP_E_CORRUPT,
-                   "the .npy and its rows do not belong together, the dtype is another one, or one "
-                   "was cut short: copy or write both again",
+    return rp_fail(error, -RP_E_CORRUPT, HINT_APART,
                    "%s: expected rows to token %" PRIu64 ", the last of %s, found %" PRIu64
                    " rows to token %" PRIu64,
                    rows->path, rows->tokens, rows->probe->path, rows->number, rows->end);
@@ -178,17 +176,11 @@ static int walk_rows(struct rows *rows, bool is_compressed, struct rp_error *err
 
 static int check_type(const struct rp_probe *probe, enum rp_token_type type, struct rp_error *error)
 {
-    uint32_t width = rp_token_width(type);
     if (type == RP_TOKEN_NONE)
         return rp_fail(error, -RP_E_FORMAT, "declare its dtype: `--dtype u16` or u32",
                        "%s: OLMo's files do not say how wide a token is, and no dtype was declared",
                        probe->path);
-    if (probe->bytes % width != 0)
-        return rp_fail(error, -RP_E_CORRUPT, "was the file cut short, or is the dtype another one?",
-                       "%s: expected a multiple of %" PRIu32 " bytes of %s tokens, found %" PRIu64
-                       " bytes",
-                       probe->path, width, rp_token_type_name(type), probe->bytes);
-    return 0;
+    return rp_readers_check_width(probe, type, error);
 }
 
 static int walk(const struct rp_probe *probe, const struct rp_reader_options *options,
@@ -199,7 +191,7 @@ static int walk(const struct rp_probe *probe, const struct rp_reader_options *op
     bool is_compressed = false;
     int code = check_type(probe, options->type, error);
     if (code == 0)
-        code = rp_byte_mask_of_olmo(&rows.mask, probe, &options->mask, &layout, error);
+        code = rp_byte_mask_find_olmo(&rows.mask, probe, &options->mask, &layout, error);
     if (code == 0)
         code = rp_sink_begin(sink, &layout, options, error);
     if (code == 0)
@@ -224,7 +216,7 @@ static const struct rp_companion companions[] = {
 
 const struct rp_reader rp_reader_olmo = {
     .format = RP_FORMAT_OLMO,
-    .what = "a .npy of OLMo, without a header",
+    .title = "a .npy of OLMo, without a header",
     .claims_by_name = true,
     .companions = companions,
     .companions_by_beginning = rp_byte_masks_of_olmo,

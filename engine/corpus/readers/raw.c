@@ -21,7 +21,8 @@ static int claim(const struct rp_probe *probe, char why[256], struct rp_error *e
     return 1;
 }
 
-/* The *.bin and *.npy of a folder; a sidecar speaks for its token file, which may be gone. */
+/* Add the *.bin and *.npy of a folder. A sidecar stands for its token file, which may be missing.
+ */
 static int expand(const struct rp_folder *folder, struct rp_paths *files, struct rp_error *error)
 {
     int code = 0;
@@ -53,7 +54,7 @@ static int walk(const struct rp_probe *probe, const struct rp_reader_options *op
 
 const struct rp_reader rp_reader_raw = {
     .format = RP_FORMAT_RAW,
-    .what = "a file of tokens without a header",
+    .title = "a file of tokens without a header",
     .folders = "*.bin or *.npy",
     .reads_tokens = true,
     .claim = claim,

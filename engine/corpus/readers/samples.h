@@ -19,18 +19,19 @@ struct rp_samples {
     uint64_t count;
     uint64_t table_end; /* the first byte after the table */
     uint64_t next;      /* number of the next sample */
-    uint64_t begin;     /* begin of the next sample; at first, of all samples */
+    uint64_t begin;     /* first byte of the next sample */
     uint32_t ends[RP_SAMPLES_AT_ONCE];
 };
 
-/** Does the file begin with such a table, as far as its size shows? */
+/** Whether the file may begin with such a table: the first offset is after a table of that count
+ * and inside the file. */
 bool rp_samples_are_in(const struct rp_probe *probe);
 
 /** Read the head of the table. -RP_E_CORRUPT if it does not fit the file. */
 RP_MUST_CHECK int rp_samples_begin(struct rp_samples *samples, const struct rp_probe *probe,
                                    struct rp_error *error);
 
-/** The next sample, while `next` is less than `count`: bytes [*begin, *end) of the file. */
+/** Take the next sample, bytes [*begin, *end) of the file. `next` is less than `count`. */
 RP_MUST_CHECK int rp_samples_next(struct rp_samples *samples, uint64_t *begin, uint64_t *end,
                                   struct rp_error *error);
 

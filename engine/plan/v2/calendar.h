@@ -129,6 +129,9 @@ bool rp_calendar_read_deal(const struct rp_field *field, struct rp_deal *deal);
 bool rp_calendar_read_limits(const struct rp_field *field, struct rp_limits *limits);
 /** The line of bos_id or eos_id. */
 void rp_calendar_add_id(struct rp_record_writer *writer, const char *name, uint32_t id);
+/** The lines of declared stages in the stream contract. */
+RP_MUST_CHECK int rp_calendar_add_stages(const struct rp_calendar *calendar,
+                                         struct rp_record_writer *writer, struct rp_error *error);
 /** The stream contract (section 14), sorted. Sources' fingerprints are taken through their views.
  */
 RP_MUST_CHECK int rp_calendar_contract(const struct rp_calendar *calendar,

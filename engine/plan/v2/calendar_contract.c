@@ -103,8 +103,8 @@ static void find_limits(const struct rp_calendar *calendar, uint32_t i, uint8_t 
         sets[j] = 7;
 }
 
-static int add_stages(const struct rp_calendar *calendar, struct rp_record_writer *writer,
-                      struct rp_error *error)
+int rp_calendar_add_stages(const struct rp_calendar *calendar, struct rp_record_writer *writer,
+                           struct rp_error *error)
 {
     char prefix[32];
     struct rp_calendar_lines lines = {calendar, writer, prefix, {0}};
@@ -141,7 +141,7 @@ int rp_calendar_contract(const struct rp_calendar *calendar, struct rp_record_wr
         if (code < 0)
             return code;
     }
-    int code = add_stages(calendar, writer, error);
+    int code = rp_calendar_add_stages(calendar, writer, error);
     if (code < 0)
         return code;
     rp_record_add(writer, '=', "stream_version", "2");

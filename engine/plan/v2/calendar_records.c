@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "plan/docs_per_row.h"
 #include "plan/v2/calendar_parts.h"
 
 /* ---- the default of max_docs_per_row (section 1.3) ------------------------------------------- */
@@ -13,7 +14,6 @@
 #define RUN_DOCUMENTS 64u
 #define SAMPLE_MAX (RUNS * RUN_DOCUMENTS)
 #define STANDARD_MIN 32u
-#define SHORT_SHARE 100u
 #define OPEN_ROWS_BYTES_MAX (UINT32_C(1) << 22)
 #define FRAGMENT_BYTES 24u
 
@@ -44,32 +44,6 @@ static uint32_t take_sample(uint32_t *sizes, const struct rp_stream_source *sour
     return count;
 }
 
-static uint64_t sum_up_to(const uint32_t *sizes, uint32_t count, uint32_t size)
-{
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < count; i++)
-        sum += sizes[i] <= size ? sizes[i] : 0;
-    return sum;
-}
-
-/* Fragments that a row of this source needs. The size is found by halving and not by sorting, which
- * takes longer. */
-static uint32_t wanted_of(const uint32_t *sizes, uint32_t count, uint32_t L)
-{
-    uint64_t sum = sum_up_to(sizes, count, L);
-    uint32_t low = 1, high = L;
-    if (sum == 0)
-        return 1;
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        if (sum_up_to(sizes, count, middle) * SHORT_SHARE > sum)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return (uint32_t)rp_div_up(L, low) + 1;
-}
-
 int rp_calendar_default_docs(struct rp_calendar_making *making, uint32_t *max_docs_per_row)
 {
     const struct rp_calendar *calendar = making->calendar;
@@ -88,7 +62,7 @@ int rp_calendar_default_docs(struct rp_calendar_making *making, uint32_t *max_do
             continue;
         uint32_t count = take_sample(making->sample, source, now->documents[j], has_bos + has_eos,
                                      now);
-        wanted = rp_max_u64(wanted, wanted_of(making->sample, count, now->seq_len));
+        wanted = rp_max_u64(wanted, rp_docs_wanted(making->sample, count, now->seq_len));
     }
     if (now->packing == RP_PACKING_BEST_FIT)
         most = OPEN_ROWS_BYTES_MAX / (FRAGMENT_BYTES * now->window);
@@ -139,6 +113,25 @@ static int fail_missing(const struct rp_calendar_making *making, uint64_t row, u
                    row, source->name, source->documents, n);
 }
 
+static int fail_group(const struct rp_calendar_making *making, uint64_t row, uint32_t number)
+{
+    const struct rp_stream_source *source = rp_calendar_source(making->calendar, number);
+    uint64_t n = making->wanted[number], k = making->calendar->spec.fixed.group, fits = n - n % k;
+    char hint[160];
+    if (n == source->documents && fits > 0 && !source->is_percent)
+        snprintf(hint, sizeof hint,
+                 "`documents: %" PRIu64 "-%" PRIu64 "` of the source leaves out the last %" PRIu64,
+                 source->range_first, source->range_first + fits, n % k);
+    else
+        snprintf(hint, sizeof hint, "give it %" PRIu64 " documents, or %" PRIu64,
+                 fits ? fits : 2 * k, fits + k);
+    return rp_fail(making->error, -RP_E_CONFIG, hint,
+                   "row %" PRIu64
+                   ": source \"%s\": documents: expected a multiple of group %" PRIu64
+                   ", whose units stay whole, found %" PRIu64,
+                   row, source->name, k, n);
+}
+
 static int check_documents(const struct rp_calendar_making *making, uint64_t row, uint32_t number,
                            bool joins)
 {
@@ -150,10 +143,7 @@ static int check_documents(const struct rp_calendar_making *making, uint64_t row
                        "add documents, or leave the source out of the stage",
                        "row %" PRIu64 ": source \"%s\" joins without a document", row, name);
     if (n % k != 0)
-        return rp_fail(making->error, -RP_E_CONFIG, "restrict documents to a multiple of group",
-                       "row %" PRIu64 ": source \"%s\": documents: expected a multiple of group "
-                       "%" PRIu64 ", found %" PRIu64,
-                       row, name, k, n);
+        return fail_group(making, row, number);
     if (n > source->documents)
         return fail_missing(making, row, number);
     if (!joins && n < making->now.documents[number])

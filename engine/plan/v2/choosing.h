@@ -24,11 +24,12 @@
 
 #include "base/fail.h"
 
-/* Places of a block, which are searched one by one: one set of branches for all. */
+/* Places of a block, which are searched together, without branches. */
 #define RP_CHOOSING_BLOCK 16u
 
-struct rp_choosing_key {
-    int64_t eligible_at, due;
+/* The keys of a block, by place. Places that are not used never become eligible. */
+struct rp_choosing_keys {
+    int64_t eligible_at[RP_CHOOSING_BLOCK], due[RP_CHOOSING_BLOCK];
 };
 
 struct rp_choosing_place {
@@ -46,12 +47,12 @@ struct rp_choosing_block {
 };
 
 struct rp_choosing {
-    uint32_t capacity, count; /* active sources */
-    uint32_t chosen;          /* place */
-    uint32_t longest;         /* X */
-    int64_t charged;          /* T */
-    int64_t mean;             /* θ */
-    struct rp_choosing_key *keys;
+    uint32_t capacity, count;      /* active sources */
+    uint32_t chosen;               /* place */
+    uint32_t longest;              /* X */
+    int64_t charged;               /* T */
+    int64_t mean;                  /* θ */
+    struct rp_choosing_keys *keys; /* by block */
     struct rp_choosing_place *places;
     struct rp_choosing_block *blocks;
 };

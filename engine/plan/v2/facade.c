@@ -486,8 +486,10 @@ int rp_v2_start(struct rp_plan_v2 *v2, const void *token, size_t bytes,
     code = rp_planner_token_resume(&parts.calendar, &parts.rows, &spec, token, bytes, &resume,
                                    error);
     free(begun);
+    if (code == 0 && start->contract)
+        code = rp_v2_match_past_limits(parts.calendar, start->contract, info.stages_begun, error);
     if (code < 0)
-        rp_v2_records_free(&parts.records);
+        close_parts(&parts);
     else
         code = adopt(v2, &parts, error);
     if (code == 0)

@@ -92,6 +92,11 @@ RP_MUST_CHECK int rp_v2_stand_in(struct rp_plan_v2 *v2, struct rp_stream_spec *s
                                  struct rp_error *error);
 int rp_v2_fail_removed(const struct rp_plan_v2 *v2, struct rp_error *error);
 
+/** Refuse other limits of a stage that is over than the contract's: a later stage, of the first
+ * `begun`, sets them. */
+RP_MUST_CHECK int rp_v2_match_past_limits(const struct rp_calendar *calendar,
+                                          const struct rp_record *contract, uint32_t begun,
+                                          struct rp_error *error);
 /** Make v2->contract, if it is not made. */
 RP_MUST_CHECK int rp_v2_make_contract(struct rp_plan_v2 *v2, struct rp_error *error);
 

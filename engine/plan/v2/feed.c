@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* feed.c — see feed.h. */
+#include "plan/v2/feed_ahead.h"
 #include "plan/v2/feed_pieces.h"
 
 #include <errno.h>
@@ -82,36 +83,15 @@ void rp_feed_update_exhausted(struct rp_feed *feed, struct rp_feed_source *own)
     own->plain = is_exhausted ? 0 : own->plain;
 }
 
-/* Bits of the batch that was read ahead. The last item of a pass is not plain; the first one is
- * visited when its batch is read. */
-static void update_plain(struct rp_feed_source *own)
-{
-    uint64_t wanted = own->state.pass == 0 ? UINT64_MAX : 0, bit = 1;
-    uint32_t next = own->ahead_next, end = own->ahead_count;
-    own->plain = 0;
-    if (next == end || own->is_exhausted || own->is_atomic || own->is_trimmed || own->has_out)
-        return;
-    if (own->source->view.counts) {
-        wanted = 0;
-        for (uint32_t i = 0; i < end; i++, bit <<= 1)
-            wanted |= own->ahead_passes[i] > own->state.pass ? bit : 0;
-    }
-    end -= own->state.position + (end - next) == own->items;
-    if (next < end)
-        own->plain = wanted & UINT64_MAX << next & UINT64_MAX >> (64 - end);
-}
-
 static void update_source(struct rp_feed *feed, uint32_t number)
 {
     struct rp_feed_source *own = &feed->sources[number];
     bool of_token = feed->limits && feed->row < feed->limits_end && number < feed->limits_count;
     own->limits = of_token ? feed->limits[number] : feed->stage->limits[number];
     own->has_out = own->source && rp_calendar_has_out(feed->calendar, number, feed->row);
-    own->is_selected = own->has_out ||
-                       (own->source && (own->source->view.counts || own->source->passes > 1));
     own->tokens_end = own->limits.max_tokens > 0 ? own->limits.max_tokens : UINT64_MAX;
     rp_feed_update_exhausted(feed, own);
-    update_plain(own);
+    rp_feed_update_plain(own);
 }
 
 void rp_feed_change(struct rp_feed *feed)
@@ -219,74 +199,6 @@ static int mix(struct rp_feed *feed, struct rp_error *error)
 }
 
 /* ---- visiting -------------------------------------------------------------------------------- */
-
-static void enter_pass(struct rp_feed *feed, struct rp_feed_source *own)
-{
-    const struct rp_stream_fixed *fixed = feed->fixed;
-    uint64_t number = (uint64_t)own->state.epoch << 8 | own->state.pass;
-    if (own->order_items != own->items) {
-        rp_order_init_items(&own->order, fixed->shuffle, own->items,
-                            fixed->block_documents / feed->group, fixed->window_blocks);
-        own->order_items = own->items;
-    }
-    if (!own->order.entered || own->order.epoch != number)
-        rp_order_enter_key(
-            &own->order, number,
-            rp_pass_key_make(fixed->seed, own->name_hash, own->state.epoch, own->state.pass));
-}
-
-/* Counts of a batch. If one of its items is damaged, the batch ends before it. */
-static int read_counts(const struct rp_feed *feed, struct rp_feed_source *own,
-                       const uint64_t *documents, struct rp_error *error)
-{
-    const struct rp_source_view *view = &own->source->view;
-    uint32_t group = feed->group, items = own->ahead_count;
-    if (view->counts(view->context, documents, items * group, own->ahead_passes, NULL) < 0) {
-        for (uint32_t i = 0; i < items; i++) {
-            int failed = view->counts(view->context, documents + i * group, group,
-                                      own->ahead_passes + i * group, i == 0 ? error : NULL);
-            if (failed < 0 && i == 0)
-                return failed;
-            if (failed < 0) {
-                own->ahead_count = items = i;
-                break;
-            }
-        }
-    }
-    for (uint32_t i = 0; i < items && group > 1; i++) {
-        uint8_t least = UINT8_MAX;
-        for (uint32_t d = 0; d < group; d++)
-            least = own->ahead_passes[i * group + d] < least ? own->ahead_passes[i * group + d]
-                                                             : least;
-        own->ahead_passes[i] = least;
-    }
-    return 0;
-}
-
-static int read_ahead(struct rp_feed *feed, struct rp_feed_source *own, struct rp_error *error)
-{
-    const struct rp_source_view *view = &own->source->view;
-    uint64_t of_groups[RP_FEED_AHEAD], *documents = own->ahead_item;
-    enter_pass(feed, own);
-    own->ahead_next = 0;
-    own->ahead_count = rp_order_read(&own->order, own->state.position, own->ahead_item);
-    if (feed->group > 1) {
-        uint32_t items = RP_FEED_AHEAD / feed->group;
-        own->ahead_count = own->ahead_count < items ? own->ahead_count : items;
-        documents = of_groups;
-        for (uint32_t i = 0; i < own->ahead_count * feed->group; i++)
-            documents[i] = own->ahead_item[i / feed->group] * feed->group + i % feed->group;
-    }
-    int failed = view->counts ? read_counts(feed, own, documents, error) : 0;
-    if (failed < 0)
-        own->ahead_count = 0;
-    rp_feed_read_lengths(feed, own, documents);
-    for (uint32_t i = 0; feed->inserted > 0 && i < own->ahead_count * feed->group; i++)
-        if (own->ahead_length[i] != 0 && own->ahead_length[i] != RP_LENGTH_BAD)
-            own->ahead_length[i] += feed->inserted;
-    update_plain(own);
-    return failed;
-}
 
 static int end_pass(struct rp_feed *feed, uint32_t number, struct rp_error *error)
 {
@@ -402,8 +314,7 @@ static inline int visit(struct rp_feed *feed, uint32_t number, uint32_t i,
 {
     struct rp_feed_source *own = &feed->sources[number];
     uint64_t tokens, places;
-    if (own->is_selected && ((own->source->view.counts ? own->ahead_passes[i] : 1) <= piece->pass ||
-                             rp_feed_is_out(feed, number, piece->item))) {
+    if (!(own->wanted >> i & 1) || (own->has_out && rp_feed_is_out(feed, number, piece->item))) {
         feed->counts.passed_over += feed->group;
         return 0;
     }
@@ -465,7 +376,7 @@ int rp_feed_visit(struct rp_feed *feed, struct rp_item_piece *piece, uint32_t *s
         if (own->is_exhausted)
             return reach_limit(feed, number, error);
         if (own->ahead_next == own->ahead_count) {
-            failed = read_ahead(feed, own, error);
+            failed = rp_feed_read_ahead(feed, own, error);
             if (failed < 0)
                 return failed;
         }

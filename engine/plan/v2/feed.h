@@ -24,8 +24,7 @@ struct rp_feed_source {
     uint64_t begun_in; /* the call of rp_feed_next that visited the epoch's first item */
     uint16_t number;
     bool is_exhausted, is_atomic, is_trimmed;
-    bool has_out;     /* some document of it is in `without` */
-    bool is_selected; /* some may be passed over */
+    bool has_out; /* some document of it is in `without` */
 
     uint64_t name_hash;
     struct rp_order order;
@@ -35,9 +34,9 @@ struct rp_feed_source {
     uint32_t ahead_next, ahead_count;
     uint64_t plain; /* those that rp_feed_next takes at once; it passes over items between them */
     uint64_t tokens_end; /* t at which max_tokens is reached */
+    uint64_t wanted;     /* bits of the items that this pass takes, but for `without` */
     uint64_t ahead_item[RP_FEED_AHEAD];
-    uint64_t ahead_length[RP_FEED_AHEAD];
-    uint8_t ahead_passes[RP_FEED_AHEAD]; /* counts; only if the view has them */
+    uint64_t ahead_length[RP_FEED_AHEAD]; /* of wanted ones */
 };
 
 struct rp_feed {

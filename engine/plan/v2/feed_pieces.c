@@ -106,25 +106,3 @@ int rp_feed_fail_too_long(const struct rp_feed *feed, uint32_t source, uint64_t 
                    rp_calendar_source_name(feed->calendar, source),
                    feed->group > 1 ? "group" : "document", item, size, feed->stage->seq_len);
 }
-
-void rp_feed_read_lengths(const struct rp_feed *feed, struct rp_feed_source *own,
-                          const uint64_t *documents)
-{
-    const struct rp_source_view *view = &own->source->view;
-    uint64_t taken[RP_FEED_AHEAD] = {0}, lengths[RP_FEED_AHEAD];
-    uint32_t count = 0, items = own->ahead_count;
-    if (!view->counts || feed->group > 1) {
-        view->lengths(view->context, documents, items * feed->group, own->ahead_length);
-        return;
-    }
-    for (uint32_t i = 0; i < items; i++) {
-        taken[count] = documents[i];
-        count += own->ahead_passes[i] > own->state.pass;
-    }
-    view->lengths(view->context, taken, count, lengths);
-    for (uint32_t i = 0, next = 0; i < items; i++) {
-        bool is_taken = own->ahead_passes[i] > own->state.pass;
-        own->ahead_length[i] = is_taken ? lengths[next] : 0;
-        next += is_taken;
-    }
-}

@@ -61,9 +61,4 @@ bool rp_feed_is_out(const struct rp_feed *feed, uint32_t source, uint64_t item);
 RP_MUST_CHECK int rp_feed_fail_too_long(const struct rp_feed *feed, uint32_t source, uint64_t item,
                                         uint64_t size, struct rp_error *error);
 
-/** Lengths of the documents of the batch that was read ahead. A document that this pass leaves out
- * has none: a look-up costs a cache miss. */
-void rp_feed_read_lengths(const struct rp_feed *feed, struct rp_feed_source *own,
-                          const uint64_t *documents);
-
 #endif

@@ -51,7 +51,7 @@ static int take_filler(struct rp_stores *stores, uint16_t *best, struct rp_error
         uint32_t second = rp_window_value(window, other);
         struct rp_pair pair;
         if (rest - second < least && stores->draft.pieces + 2 <= stores->pieces_max &&
-            rp_pair_find(window, stores->draft.gap, size + second, &pair)) {
+            rp_pair_find(window, stores->draft.gap, taken, other, &pair)) {
             int failed = take(stores, pair.a, error);
             if (failed == 0)
                 failed = take(stores, pair.b, error);

@@ -132,6 +132,18 @@ static int match_prints(const struct rp_token2_resume *resume,
     return code;
 }
 
+/* Whether the token is at row 0, where stage 0 says how many documents the source has. */
+static bool declares_documents(const struct rp_token2_resume *resume,
+                               const struct rp_stream_source *source)
+{
+    const struct rp_stage_spec *stage = resume->spec->stages;
+    uint32_t number = (uint32_t)(source - resume->spec->sources);
+    bool is_declared = false;
+    for (uint32_t i = 0; resume->token.header.next_row == 0 && i < stage->documents_count; i++)
+        is_declared = is_declared || stage->documents[i].source == number;
+    return is_declared;
+}
+
 static int match_source(struct rp_token2_resume *resume, uint32_t j)
 {
     const struct rp_planner_token_source *had = &resume->token.sources[j];
@@ -147,7 +159,7 @@ static int match_source(struct rp_token2_resume *resume, uint32_t j)
                        number(has->documents), DOCUMENTS_REMEDY);
     if (code == 0)
         code = match_prints(resume, had, has);
-    resume->grown += has->documents > had->documents_next;
+    resume->grown += has->documents > had->documents_next && !declares_documents(resume, has);
     return code;
 }
 

@@ -300,7 +300,9 @@ static int open_extended(const struct rp_token2_resume *resume, const char *reco
         return 0;
     if (resume->token.header.next_row == 0)
         return rp_fail(resume->error, -RP_E_MISMATCH,
-                       "nothing was delivered: begin a new stream, which has them",
+                       grows ? "nothing was delivered: begin a new stream, which has them, or "
+                               "continue without them: `grow: false`"
+                             : "nothing was delivered: begin a new stream, which has them",
                        "%s: the state is at row 0, where all is begun",
                        grows ? "documents were appended" : "other weights");
     int code = reweights ? check_weights(resume) : 0;

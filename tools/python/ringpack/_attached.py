@@ -10,6 +10,7 @@ two instructions, or by another thread. So no lock is held anywhere here, and
   * load_state_dict() in a handler is carried out by the call in progress, when the handler returns.
 """
 
+import re
 import sys
 import time
 import weakref
@@ -25,6 +26,7 @@ from ._log import logger
 from ._pin import pin_ring
 from ._placement import Placed
 from ._ranks import ask_frameworks
+from ._token import describe_token, next_row_of
 from .batch import Batch
 from .errors import (
     PASSING,
@@ -168,7 +170,11 @@ class Attached(Placed):
             self._start_own_engine()
             left = max(0.0, deadline - time.monotonic())
             try:
-                return self._try_engine(begin, min(left, attempt))
+                client = self._try_engine(begin, min(left, attempt))
+                if not self._misses_documents(client):
+                    return client
+                client.detach()
+                self._start_at(self._token or b"")
             except CheckpointMismatchError as failure:
                 if self._token is None or not self._needs_restart(failure):
                     raise
@@ -195,6 +201,21 @@ class Attached(Placed):
         is_raised = "so a start has to raise its limits" in str(failure)  # planner_token_match.c
         is_older = "stream_version: 1 in the state token" in str(failure)  # plan/token.c
         return is_other_stage or is_raised or (is_older and self._config is not None)
+
+    def _misses_documents(self, client: Client) -> bool:
+        """Whether documents were appended since our state, and our engine, which began as a new run
+        without them, does not take them: an engine that starts at the state does."""
+        token, ranks = self._token, self._ranks
+        if self._engine is None or token is None or self._begun == token:
+            return False
+        if ranks.world * ranks.replicas > 1 or next_row_of(token) == 0:
+            return False
+        first = re.findall(r"^record\[0000\]\.documents\[(\d+)\]=(\d+)$", client.contract(), re.M)
+        began = {int(number): int(count) for number, count in first}
+        if not began:  # of version 1
+            return False
+        sources = describe_token(token)["sources"].values()
+        return any(own["next_epoch_documents"] < began.get(own["number"], 0) for own in sources)
 
     def _start_own_engine(self) -> None:
         """Start our engine, if there is to be one; at our state if it can start at no other

@@ -8,7 +8,7 @@ from typing import Any
 from ._client import Client
 from ._library import RECORDS, SECTIONS
 from ._made import Recipe, Wishes
-from ._pairs import check_groups
+from ._pairs import REFERENCE, REFERENCES, check_groups
 from ._views import FLAT, ROWS, Form, look_at, tensor_of
 from .batch import Batch
 from .errors import UsageError
@@ -83,14 +83,20 @@ def form_of(client: Client, loader: Any) -> Form:
             f"prefetch_factor={(keep + ahead) * 2}, or a lower keep",
         )
     fields: Mapping[str, Field] = {}
+    hidden: set[str] = set()
     wishes: Wishes = loader._wishes
-    sections = (*client.layout, *wishes.more_labels())
+    more = wishes.more_labels(client.layout, client.geometry.label_mode == ALIGNED)
+    sections = (*client.layout, *more)
     tensors = tuple(name for name in sections if kind == "numpy" or name not in RECORDS)
     if profile is not None and profile in PROFILES:
         check_sections(profile, sections, client.geometry.label_mode, wishes.split is not None)
         if profile == "pairs":
             check_groups(client.contract())
         fields = PROFILES[profile].fields
+        if wishes.split is not None:
+            fields = PROFILES[profile].slices or fields
+        if profile == "pairs" and REFERENCE in sections:
+            fields, hidden = {**fields, **REFERENCES}, {REFERENCE}
     made = _made_of(wishes, client)
     if made and loader._is_static:
         raise UsageError(
@@ -101,7 +107,7 @@ def form_of(client: Client, loader: Any) -> Form:
     if loader._is_default and {*_sections_of(_OF_TORCH)} <= {*sections}:
         fields = _OF_TORCH.fields
     if fields:
-        fields = {**fields, **{name: View(name) for name in wishes.more_labels()}}
+        fields = {**fields, **{name: View(name) for name in more if name not in fields}}
     tensor, shape = None if kind == "numpy" else tensor_of(kind), FLAT if flat else ROWS
     views = {name: View(name) for name in sections if name not in fields}
     views.update({name: field for name, field in fields.items() if isinstance(field, View)})
@@ -124,7 +130,7 @@ def form_of(client: Client, loader: Any) -> Form:
             if section not in made
         },
         # records can be had all the same, by name; side columns were asked for by the config
-        names=(*fields, *(name for name in sections if name not in {*SECTIONS, *fields}))
+        names=(*fields, *(name for name in sections if name not in {*SECTIONS, *fields, *hidden}))
         if fields
         else tensors,
         went_on=f"was closed when the loader went on (keep={keep})",

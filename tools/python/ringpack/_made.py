@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 IGNORED = -100
 LABELS = "labels"
+NEXT_LABELS = "shift_labels"  # of the next tokens, beside aligned labels that are split
 SPLITS = ("row", "document")
 _INDEX = "places of the split"  # in Batch._made
 
@@ -205,21 +206,24 @@ class Wishes(NamedTuple):
                 f"{said[0]} changes labels, which the run lacks",
                 "sections: [labels], or a profile that has labels",
             )
-        if is_aligned and LABELS in wanted and (split is not None or self.mtp > 1):
-            what = "mtp" if self.mtp > 1 else "cp_size"
+        if is_aligned and LABELS in wanted and self.mtp > 1:
             raise UsageError(
-                f"{what} needs labels that are shifted (label_mode), and the run has aligned "
-                "ones, which the model shifts itself",
+                "mtp needs labels that are shifted (label_mode), and the run has aligned ones, "
+                "which the model shifts itself",
                 "profile='torchtitan' or 'megatron', or label_mode='shifted'",
             )
-        if said:
+        more = self.more_labels(sections, is_aligned)
+        if said or more:
             dtype = {None: None, "i32": numpy.int32, "i64": numpy.int64}[self.label_dtype]
             ignored = IGNORED if self.ignore_index is None else self.ignore_index
-            for ahead, name in enumerate([LABELS, *self.more_labels()]):
+            for ahead, name in enumerate([LABELS, *more]):
                 made[name] = Recipe(LABELS, split, ahead, dtype, ignored)
         return made
 
-    def more_labels(self) -> list[str]:
+    def more_labels(self, sections: "Mapping[str, Place]", is_aligned: bool) -> list[str]:
+        """Names of labels that the run lacks: of the token after the one of `labels`, and so on."""
+        if is_aligned:
+            return [NEXT_LABELS] if self.split is not None and LABELS in sections else []
         return [f"{LABELS}_{number}" for number in range(2, self.mtp + 1)]
 
 

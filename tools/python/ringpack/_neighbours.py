@@ -10,16 +10,20 @@ from typing import Any
 from .errors import UsageError
 
 
-def place_among(dp_rank: int, dp_world_size: int) -> dict[str, Any]:
+def place_among(dp_rank: int, dp_world_size: int, reads: bool = True) -> dict[str, Any]:
     """The arguments of a Loader that place this process among all: dp_rank, dp_world_size, and
-    where they are needed replica, replicas and ranks. All processes of the job call it together."""
+    where they are needed replica, replicas and ranks. All processes of the job call it together.
+
+    reads: False for a process without a Loader."""
     place: dict[str, Any] = {"dp_rank": dp_rank, "dp_world_size": dp_world_size}
     dist = sys.modules.get("torch.distributed")
     if dist is None or not dist.is_available() or not dist.is_initialized():
         return place
     node = os.environ.get("GROUP_RANK") or socket.gethostname()
     known: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(known, (dp_rank, node))
+    dist.all_gather_object(known, (dp_rank, node) if reads else (None, None))
+    if not reads:
+        return place
     here = sorted({rank for rank, at in known if at == node})
     counts = {rank: known.count((rank, node)) for rank in here}
     if len({*counts.values()}) > 1 or here != [*range(here[0], here[-1] + 1)]:

@@ -2,7 +2,8 @@
 """The profile `pairs`: a batch as the collators of TRL's DPOTrainer and RewardTrainer make it.
 
 With `group: 2` a row has whole pairs: a chosen document, and its rejected one after it. The tensors
-have one row for each document, the chosen ones first, padded to the longest of the batch."""
+have one row for each document, the chosen ones first, padded to the longest of the batch. The
+document column `ref_logps` becomes the two tensors of precomputed log-probabilities."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -70,6 +71,28 @@ def _completion_mask(batch: "Batch") -> Any:
     return batch.adopt((exists & (labels[places] != -100)).astype("int64"))
 
 
+REFERENCE = "ref_logps"
+"""The document column with the reference model's log-probability of each answer."""
+
+
+def _reference(half: int) -> Callable[["Batch"], Any]:
+    """Of the chosen answers (0), or of the rejected ones (1), as TRL's collator gives them."""
+
+    def made(batch: "Batch") -> Any:
+        import numpy
+
+        values = batch.view(REFERENCE, flat=False, kind="numpy")
+        counts = batch.view("rows", kind="numpy")["fragments"]
+        used = numpy.arange(values.shape[1]) < counts[:, None]
+        return batch.adopt(values[used].reshape(-1, 2)[:, half].astype("float32"))
+
+    return made
+
+
+REFERENCES: Mapping[str, Callable[["Batch"], Any]] = {
+    "ref_chosen_logps": _reference(0),
+    "ref_rejected_logps": _reference(1),
+}
 PAIRS: Mapping[str, Callable[["Batch"], Any]] = {
     "input_ids": _input_ids,
     "attention_mask": _attention_mask,

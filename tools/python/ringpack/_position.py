@@ -17,6 +17,15 @@ from .batch import Batch
 from .errors import RingpackError, UsageError
 
 
+class JsonState(dict[str, Any]):
+    """A state that Grain's checkpoints can write: they decode the bytes of its own iterators."""
+
+    def decode(self) -> str:
+        import json
+
+        return json.dumps(self)
+
+
 class Positioned(Attached):
     """See Loader."""
 
@@ -100,12 +109,22 @@ class Positioned(Attached):
                 self._token, self._left = before
                 raise
 
-    def get_state(self) -> dict[str, Any]:
-        """state_dict(text=True), as Grain's checkpoints need it."""
-        state: dict[str, Any] = self.state_dict(text=True)
-        return state
+    # The protocol of an iterator in Grain's checkpoints: CheckpointSave(loader).
 
-    set_state = load_state_dict  # as Grain's checkpoints need it
+    def get_state(self) -> dict[str, Any]:
+        """state_dict(text=True). Its decode() is the same as JSON text."""
+        return JsonState(self.state_dict(text=True))
+
+    def set_state(self, state: Union[Mapping[str, Any], FilePath, bytes]) -> None:
+        """load_state_dict, also of JSON text in bytes."""
+        if isinstance(state, bytes):
+            import json
+
+            state = json.loads(state)
+        self.load_state_dict(state)
+
+    def start_prefetch(self) -> None:
+        """Does nothing: an engine prefetches from its start."""
 
     @property
     def next_row(self) -> int:

@@ -4,6 +4,7 @@ RewardTrainer. trl is not imported here."""
 
 from typing import Any
 
+from ._pairs import REFERENCE, REFERENCES
 from ._token import epochs_of
 from .errors import UsageError
 
@@ -21,21 +22,26 @@ def takes_pairs(trainer: Any) -> bool:
 
 
 def names_for(trainer: Any, names: list[str]) -> list[str]:
-    """A reward model has no use of completion_mask, which its collator does not make."""
-    leaves = _kind(trainer) == "RewardTrainer"
-    return [name for name in names if not (leaves and name == "completion_mask")]
+    """A reward model has no use of completion_mask and references, which its collator does not
+    make."""
+    leaves = {"completion_mask", *REFERENCES} if _kind(trainer) == "RewardTrainer" else ()
+    return [name for name in names if name not in leaves]
 
 
 def check_stream(trainer: Any, loader: Any) -> None:
     """Refuse streams and settings of which a pair trainer would make NaN or something else."""
     if not takes_pairs(trainer):
         return
-    if getattr(trainer, "precompute_ref_logps", False):
+    loader.attach()
+    computed = getattr(trainer, "precompute_ref_logps", False)
+    if computed and "ref_chosen_logps" not in loader._form.names:
         raise UsageError(
-            "precompute_ref_log_probs adds columns to a dataset, and a loader has no columns",
-            "leave precompute_ref_log_probs out: the reference model is run in each step",
+            "precompute_ref_log_probs wants the log-probabilities of the reference model, and the "
+            f"corpus of the loader has no document column `{REFERENCE}`",
+            "leave precompute_ref_log_probs out: the reference model is run in each step; or "
+            f"`ringpack annotate --column {REFERENCE}=FILE`, and document_columns: [{REFERENCE}]",
         )
-    client = loader.attach()._client
+    client = loader._client
     padding = getattr(getattr(trainer, "processing_class", None), "pad_token_id", None)
     if padding is not None and padding != client.geometry.pad_id:
         raise UsageError(

@@ -7,7 +7,10 @@ Invariants
   S2  Each loop over another stream is a pass from its first row, unless a state was loaded, or
       next() was called, since the last one. Between two passes it is not attached, so no rank
       waits for it, and its position is its first row.
-  S3  A state of several streams is one array: the token of the main stream and zeros, as a state
+  S3  The loader of the main stream visits the others when it attaches: from then on it knows their
+      names, first tokens and rooms, so that a signal handler that saves attaches nowhere. A loader
+      that describes no stream has their names from its engine.
+  S4  A state of several streams is one array: the token of the main stream and zeros, as a state
       of one stream, and then for each other stream a header and its token and zeros. Its length is
       constant, and a reader of one stream finds the main one.
 """
@@ -16,19 +19,21 @@ import contextlib
 import os
 import struct
 import sys
-from collections.abc import Mapping, Sequence
-from threading import get_ident
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional, Union
 
 from ._arguments import FilePath, suggestion
+from ._attached import TRY_S
 from ._client import Client, Left
 from ._library import ask_engine
 from ._log import logger
 from ._passes import Pass, Passing
 from ._state import STATE_KEY, import_state, length_of, state_in_form, token_of
 from ._state import bytes_in as state_bytes
+from ._token import next_row_of
 from .batch import Batch
-from .errors import RingpackError, UsageError
+from .errors import PASSING, CheckpointMismatchError, EngineGoneError, UsageError
 
 MAIN = "train"
 _HEADER = struct.Struct("<8sI36s")  # tools/ringpack/state/state_streams.h
@@ -40,8 +45,12 @@ def main_of(names: Sequence[str]) -> str:
     return MAIN if MAIN in names else names[0]
 
 
+def other_than_main(names: Sequence[str]) -> list[str]:
+    return [name for name in names if name != main_of(names)]
+
+
 def join_states(main: bytes, room: int, others: Mapping[str, tuple[bytes, int]]) -> bytes:
-    """S3. Of each other stream its token, and the room that its tokens need."""
+    """S4. Of each other stream its token, and the room that its tokens need."""
     parts = [_padded(main, room)]
     for name, (token, other_room) in others.items():
         held = _padded(token, other_room)
@@ -106,6 +115,8 @@ class Streamed(Passing):
     _parent: Any = None  # the Loader of the main stream
     _name: Optional[str] = None  # of this stream, if it is another
     _pass: Any = None  # mark of the loop that began last
+    _room = 0  # of the tokens of this stream, if it is another; 0: not known
+    _unplaced: Union[FilePath, dict[str, bytes], None] = None  # of a state; names are not known
 
     def _begin_position(self) -> None:
         super()._begin_position()
@@ -113,14 +124,18 @@ class Streamed(Passing):
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """The names of all streams; empty if there is only one."""
+        """The names of all streams; empty if there is only one, and before the first use of a
+        loader that only attaches if its engine does not run yet."""
         if self._parent is not None:
             return self._parent.streams  # type: ignore[no-any-return]
         if self._names is None:
-            self._names = self._find_names()
-        return self._names
+            with contextlib.suppress(EngineGoneError):
+                self._names = self._find_names()
+        return self._names or ()
 
     def _find_names(self) -> tuple[str, ...]:
+        if not self._given.describes():
+            return self._ask_names()
         if "stream" in self._given.options:
             return ()
         if "streams" in self._given.options:
@@ -132,7 +147,6 @@ class Streamed(Passing):
         return ()
 
     def _ask_names(self) -> tuple[str, ...]:
-        """Of a loader that describes no stream: its engine knows them."""
         import json
 
         told = json.loads(ask_engine("rp_run_stat", self.run, self._connection["run_dir"]))
@@ -153,9 +167,7 @@ class Streamed(Passing):
         UsageError: there is no stream of that name, or only one stream."""
         if self._parent is not None:
             return self._parent.stream(name)
-        names = self.streams
-        if not names and not self._given.describes():
-            names = self._names = self._ask_names()
+        names = self._names = self._names or self._find_names()
         if not names:
             raise UsageError(
                 f"stream {name!r}: this loader has only one stream",
@@ -212,9 +224,34 @@ class Streamed(Passing):
 
     def _attach_once(self) -> Client:
         client = super()._attach_once()
-        if self._parent is None and self._names is None:
-            self._names = self._find_names()  # here, and not in a signal handler that saves
+        if self._parent is None:
+            try:
+                self._visit_others()
+            except BaseException:
+                self._detach()
+                raise
         return client
+
+    def _visit_others(self) -> None:
+        """S3."""
+        if self._names is None:
+            with contextlib.suppress(*PASSING):  # it died just now: at the next need
+                self._names = self._find_names()
+        self._place_others()
+        for name in other_than_main(self._names or ()):
+            other = self.stream(name)
+            if other._client is None and (other._first is None or other._left is None):
+                other._visit_first()
+
+    def _place_others(self) -> None:
+        """Go to the positions of a state that was loaded before the names were known."""
+        names, given = self._names, self._unplaced
+        if names is not None and given is not None:
+            self._unplaced = None
+            others = given if isinstance(given, dict) else self._read_others(given, names)
+            self._tell_unknown(others)
+            for name in other_than_main(names):
+                self.stream(name)._go_to(others.get(name))
 
     def _revive(self) -> None:
         if self._parent is not None:
@@ -247,32 +284,53 @@ class Streamed(Passing):
             self._end_pass("its length was read")
         return length
 
-    def _first_known(self) -> Optional[tuple[bytes, int]]:
+    def _visit(self, token: Optional[bytes], patience: Optional[float] = None) -> Left:
+        """The engine's answer about a position; None: the first row.
+        CheckpointMismatchError: it is of another stream."""
+        self._settle()
+        before, self._token = self._token, token
+        try:
+            if patience is None:
+                client = self._find_engine(self._closes)
+            else:
+                client = self._try_engine(time.monotonic(), patience)
+        except CheckpointMismatchError as failure:
+            said = f"stream {self._name}: {failure.args[0]}"
+            raise CheckpointMismatchError(said, failure.hint) from None
+        finally:
+            self._token = before
+        try:
+            if token is None and client.next_row() == 0:
+                self._first = client.state()
+            self._room = client.state_bytes
+            return Left(client.state(), self._room, client.counts(), client.calendar())
+        finally:
+            client.detach()
+
+    def _visit_first(self) -> None:
+        """Get to know the first row and, if a state was loaded, compare its stream."""
+        try:
+            left = self._visit(None, TRY_S)
+            self._left = left if self._token is None else self._visit(self._token, TRY_S)
+        except PASSING:  # its first pass waits for it, or says why it cannot begin
+            logger().debug("stream %s cannot be visited yet", self._name, exc_info=True)
+
+    def _known(self) -> Optional[tuple[bytes, int]]:
         """The token of the position of another stream, and its room. None: not known without an
         engine."""
         if self._client is None and self._left is None and self._asked is None:
+            if self._token is not None:
+                return self._token, max(self._room, len(self._token))
             if self._parent._client is None:
                 return None
-            if self._token is not None:
-                return self._token, len(self._token)
-            self._user = get_ident()
-            try:
-                self._attach_once()
-            finally:
-                self._user = None
-            self._end_pass("its position was read")
+            self._left = self._visit(None)
         return self._token_of_place()
 
     # ---- all streams ----------------------------------------------------------------------------
 
     def _states_of_others(self) -> dict[str, tuple[bytes, int]]:
-        names, found = self.streams, {}
-        for name in names:
-            if name != main_of(names):
-                known = self.stream(name)._first_known()
-                if known is not None:
-                    found[name] = known
-        return found
+        found = {name: self.stream(name)._known() for name in other_than_main(self.streams)}
+        return {name: known for name, known in found.items() if known is not None}
 
     def state_dict(self, batch: Union[Batch, bool, None] = None, text: bool = False) -> Any:
         """The position after the last batch that was taken: the same bytes on every rank.
@@ -307,16 +365,30 @@ class Streamed(Passing):
         if self._parent is not None:
             super().load_state_dict(state)
             return
-        names, others = self.streams, dict[str, bytes]()
-        if isinstance(state, (str, os.PathLike)):
-            state, others = self._read_file(state, names)
-        elif isinstance(state, Mapping) and STATE_KEY in state:
-            main, others = split_states(state_bytes(state))
-            state = {STATE_KEY: main} if others else state
+        names, given = self.streams, state
+        others: Union[FilePath, dict[str, bytes]] = {}
+        if isinstance(given, (str, os.PathLike)):
+            state = import_state(given, self._program)
+            others = given if self._names is None else self._read_others(given, names)
+        elif isinstance(given, Mapping) and STATE_KEY in given:
+            main, others = split_states(state_bytes(given))
+            state = {STATE_KEY: main} if others else given
+        if self._names is None:
+            super().load_state_dict(state)
+            self._unplaced = others
+            return
+        assert isinstance(others, dict)
+        if self._client is not None and self._user is None:
+            for name in other_than_main(names):
+                self.stream(name)._check(others.get(name))
         super().load_state_dict(state)
-        for name in names:
-            if name != main_of(names) and (name in others or name in self._others):
+        for name in other_than_main(names):
+            if name in others or name in self._others:
                 self.stream(name)._go_to(others.get(name))
+        self._tell_unknown(others)
+
+    def _tell_unknown(self, others: Iterable[str]) -> None:
+        names = self._names or ()
         unknown = [name for name in others if name not in names]
         if unknown:
             logger().warning(
@@ -325,22 +397,28 @@ class Streamed(Passing):
                 f"its streams are {', '.join(names)}" if names else "it has only one stream",
             )
 
-    def _read_file(
-        self, path: FilePath, names: Sequence[str]
-    ) -> tuple[dict[str, Any], dict[str, bytes]]:
-        state, others = import_state(path, self._program), dict[str, bytes]()
-        for name in names:
-            if name != main_of(names):
-                with contextlib.suppress(UsageError):  # the file lacks it
-                    found = token_of(import_state(path, self._program, name))
-                    if found != token_of(state):  # else the file is of one stream
-                        others[name] = found
-        return state, others
+    def _read_others(self, path: FilePath, names: Sequence[str]) -> dict[str, bytes]:
+        main, others = token_of(import_state(path, self._program)), dict[str, bytes]()
+        for name in other_than_main(names):
+            with contextlib.suppress(UsageError):  # the file lacks it
+                found = token_of(import_state(path, self._program, name))
+                if found != main:  # else the file is of one stream
+                    others[name] = found
+        return others
+
+    def _check(self, token: Optional[bytes]) -> None:
+        """Whether this stream has that position; its pass stays, so an attached one is compared
+        when it attaches there."""
+        if self._client is None and token is not None and next_row_of(token) > 0:
+            self._visit(token)
 
     def _go_to(self, token: Optional[bytes]) -> None:
-        """The next pass begins there; None: at the first row."""
+        """The next pass begins there; None: at the first row. So does a position between two
+        passes, whose stream may have been another one: a set for validation may change."""
         self._end_pass("another position was loaded")
-        if token is not None:
+        if token is not None and next_row_of(token) == 0:
+            token = None
+        if token is not None or self._left is None:
             self._token, self._left = token, None
 
     def close(self) -> None:

@@ -183,6 +183,13 @@ class _Batches:
                 f"gradient_accumulation_steps is {args.gradient_accumulation_steps}",
                 f"TrainingArguments(gradient_accumulation_steps={micro_batches})",
             )
+        parallel = getattr(self._trainer.accelerator, "parallelism_config", None)
+        if getattr(parallel, "cp_enabled", False) and loader._client.geometry.max_docs_per_row > 1:
+            raise UsageError(
+                "context parallelism of Trainer has causal masks only, and documents of a row "
+                "would see each other",
+                "Loader(max_docs_per_row=1) gives each row one document",
+            )
         if args.world_size > 1:
             loader.check_ranks()
         if args.max_steps <= 0:
@@ -265,6 +272,13 @@ def _check_loader(trainer: Any, loader: Any) -> None:
             + (f"{type(trainer).__name__}" if takes_pairs(trainer) else "a model of transformers")
             + " cannot take",
             f'Loader(..., profile="{wanted[0]}", return_type="torch")',
+        )
+    if loader._wishes.split is not None:
+        raise UsageError(
+            f"the loader gives slices of rows (cp_size={loader._wishes.split.size}), and Trainer "
+            "splits whole rows itself",
+            "replicas and replica in place of cp_size and cp_rank; slices are for loops of your "
+            "own (context-parallel.md)",
         )
 
 

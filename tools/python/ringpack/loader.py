@@ -68,8 +68,8 @@ class Loader(Streamed):
     replica: number of this process among these, from 0 on (0). UsageError if replicas > 1 and it is
         missing, or dp_rank under a launcher.
     cp_size: number of processes of a context-parallel group, each of which gets its slices of every
-        row (1): sections by token have seq_len / cp_size places. UsageError if seq_len is no
-        multiple of 2 * cp_size, or the labels are aligned. They are replicas: see there.
+        row (1): sections by token have seq_len / cp_size places; shift_labels is added to aligned
+        labels. UsageError if seq_len is no multiple of 2 * cp_size. They are replicas: see there.
     cp_rank: number of this process in the group (0). Default: under a launcher, the groups are
         neighbouring ranks, and dp_rank, dp_world_size, replica and replicas follow; else UsageError
         if it is missing.

@@ -65,6 +65,7 @@ class Profile(NamedTuple):
     engine: Optional[str] = None  # the config's word for it, if it is another one
     adds: tuple[str, ...] = ()  # sections beyond the engine's of that word
     split: Optional[str] = None  # cp_split that it requires, if any
+    slices: Optional[Mapping[str, Field]] = None  # fields of slices of rows, if they are others
 
 
 def _ends(batch: "Batch") -> Any:
@@ -189,6 +190,14 @@ _OF_TRANSFORMERS: dict[str, Field] = {
     "max_length_q": _max_seqlen,
     "max_length_k": _max_seqlen,
 }
+
+
+def _slices_of_transformers(shape: Optional[int]) -> dict[str, Field]:
+    """Without the lengths of documents, which are about whole rows."""
+    names = ("input_ids", "labels", "shift_labels", "position_ids")
+    return {**{name: View(name, shape) for name in names}, "use_cache": _no_cache}
+
+
 PROFILES: dict[str, Profile] = {
     "hf": Profile(
         {
@@ -201,6 +210,7 @@ PROFILES: dict[str, Profile] = {
         },
         labels=ALIGNED,
         needs=frozenset({"cu_seqlens"}),
+        slices=_slices_of_transformers(None),
     ),
     "trl": Profile(
         {
@@ -213,6 +223,7 @@ PROFILES: dict[str, Profile] = {
         },
         labels=ALIGNED,
         needs=frozenset({"cu_seqlens"}),
+        slices=_slices_of_transformers(ONE_ROW),
     ),
     "megatron": Profile(
         {
@@ -342,11 +353,12 @@ def check_sections(
             "label of a cut is a token of another row",
             "leave label_across_cuts out, or use another profile",
         )
-    if is_split and (profile.labels != SHIFTED or "labels" not in wanted):
+    has_labels = profile.labels == SHIFTED and "labels" in wanted
+    if is_split and not has_labels and profile.slices is None:
         raise UsageError(
             f"profile {name} leaves it to the model to make labels of the next tokens, which a "
             "slice of a context-parallel rank does not have",
-            "profile='torchtitan' or 'megatron', or none",
+            "profile='torchtitan', 'megatron', 'hf' or 'trl', or none",
         )
     if profile.labels is not None and profile.labels != label_mode % 2:  # ACROSS_CUTS is shifted
         modes = "shifted", "aligned", "shifted"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* npy — see npy.h. numpy writes the header always in one form, and no other is read, as the reader
- * of tokens does. */
-#include "column/npy.h"
+/* npy — .npy files (values.h). numpy writes the header always in one form, and no other is read, as
+ * the reader of tokens does. */
+#include "column/values.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,16 +13,6 @@
 
 #define HEADER_BYTES_MAX 4096u
 
-static const struct {
-    const char *descr;
-    uint32_t dtype, width;
-} types[] = {
-    {"|u1", RP_DTYPE_U8, 1},  {"|b1", RP_DTYPE_U8, 1},   {"|i1", RP_DTYPE_I8, 1},
-    {"<u2", RP_DTYPE_U16, 2}, {"<i2", RP_DTYPE_I16, 2},  {"<f2", RP_DTYPE_F16, 2},
-    {"<i4", RP_DTYPE_I32, 4}, {"<f4", RP_DTYPE_F32, 4},  {"<i8", RP_DTYPE_I64, 8},
-    {"<f8", RP_DTYPE_F64, 8}, {"<V2", RP_DTYPE_NONE, 2}, {"|V2", RP_DTYPE_NONE, 2},
-};
-
 static int fail_header(const char *path, const char *expected, const char *found,
                        struct rp_error *error)
 {
@@ -33,16 +23,10 @@ static int fail_header(const char *path, const char *expected, const char *found
                    "%s: npy header: expected %s, found %.80s", path, expected, found);
 }
 
-static int take_type(struct rp_npy *npy, const char *descr, bool bf16, uint32_t *width,
+static int take_type(struct rp_values *npy, const char *descr, bool bf16, uint32_t *width,
                      struct rp_error *error)
 {
-    for (size_t i = 0; i < RP_ARRAY_COUNT(types); i++) {
-        if (strcmp(descr, types[i].descr) != 0)
-            continue;
-        *width = types[i].width;
-        npy->type.dtype = bf16 && *width == 2 ? (uint32_t)RP_DTYPE_BF16 : types[i].dtype;
-    }
-    if (npy->type.dtype)
+    if (rp_values_type(descr, bf16, &npy->type, width) && npy->type.dtype)
         return 0;
     if (*width)
         return rp_fail(error, -RP_E_FORMAT, "add --bf16 if they are bfloat16, as ml_dtypes saves",
@@ -62,7 +46,7 @@ static bool take_shape(const char *text, uint64_t *rows, uint32_t *count)
            *count > 0;
 }
 
-static int parse_header(struct rp_npy *npy, char *text, bool bf16, struct rp_error *error)
+static int parse_header(struct rp_values *npy, char *text, bool bf16, struct rp_error *error)
 {
     static const char order[] = "False, 'shape': (";
     char descr[8];
@@ -80,16 +64,11 @@ static int parse_header(struct rp_npy *npy, char *text, bool bf16, struct rp_err
     rest += sizeof order - 1;
     if (!take_shape(rest, &npy->rows, &npy->type.count))
         return fail_header(npy->path, "one or two dimensions: (N,), } or (N, K), }", rest, error);
-    uint64_t bytes = (uint64_t)npy->type.count * width;
-    if (bytes > RP_SIDE_ENTRY_BYTES)
-        return rp_fail(error, -RP_E_FORMAT, "keep fewer or narrower values of a token",
-                       "%s: expected at most %u bytes for a token, found %" PRIu64, npy->path,
-                       RP_SIDE_ENTRY_BYTES, bytes);
-    npy->type.bytes = (uint32_t)bytes;
-    return 0;
+    return rp_values_set_width(npy, npy->type.count, width, error);
 }
 
-static int read_header(struct rp_npy *npy, uint64_t file_bytes, bool bf16, struct rp_error *error)
+static int read_header(struct rp_values *npy, uint64_t file_bytes, bool bf16,
+                       struct rp_error *error)
 {
     uint8_t head[12];
     char text[HEADER_BYTES_MAX + 1];
@@ -118,17 +97,9 @@ static int read_header(struct rp_npy *npy, uint64_t file_bytes, bool bf16, struc
     return code;
 }
 
-int rp_npy_open(struct rp_npy *npy, const char *path, bool bf16, struct rp_error *error)
+int rp_values_open_npy(struct rp_values *npy, bool bf16, struct rp_error *error)
 {
     uint64_t bytes = 0;
-    *npy = (struct rp_npy){.path = path};
-    npy->fd = rp_file_open_read(path, &bytes, error);
+    npy->fd = rp_file_open_read(npy->path, &bytes, error);
     return npy->fd < 0 ? npy->fd : read_header(npy, bytes, bf16, error);
-}
-
-void rp_npy_close(struct rp_npy *npy)
-{
-    if (npy->fd >= 0)
-        close(npy->fd);
-    npy->fd = -1;
 }

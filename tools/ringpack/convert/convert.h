@@ -40,9 +40,6 @@ enum {
 /** The end of a message after an interrupt (interrupt.h). */
 #define RP_CONVERT_IS_SAFE "the output was not written"
 
-/** The name of the mask of documents that are halves of a pair. */
-#define RP_CONVERT_PAIR_MASK "preference_mask"
-
 /** The hint for bad input. */
 #define RP_CONVERT_MEND "mend or remove it, then type the same command again"
 /** The same of RP_READ_JSON. */

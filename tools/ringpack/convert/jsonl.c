@@ -107,7 +107,7 @@ static int check_mask(const struct rp_convert *convert, enum rp_ask ask, struct 
 {
     const struct rp_mask_choice *mask = &convert->mask;
     bool is_preference = ask == RP_ASK_PREFERENCES || ask == RP_ASK_CHAT_PREFERENCES;
-    const char *made = is_preference         ? RP_CONVERT_PAIR_MASK
+    const char *made = is_preference         ? RP_MASK_OF_PAIRS
                        : ask == RP_ASK_CHATS ? "assistant_masks"
                                              : "completion_mask";
     const char *option = NULL, *given = NULL;

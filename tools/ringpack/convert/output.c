@@ -314,7 +314,7 @@ static int write_companions(const struct rp_output *output, const struct compani
                             struct rp_error *error)
 {
     int code = rp_file_replace(companions->origin, output->origin, strlen(output->origin), error);
-    return code < 0 ? code : rp_index_build(output->token_path, NULL, error);
+    return code < 0 ? code : rp_sidecar_build(output->token_path, NULL, error);
 }
 
 static int publish_files(struct rp_output *output, struct rp_new_file *index,

@@ -66,7 +66,7 @@ int rp_convert_sink(void *context, const struct rp_ids *ids, struct rp_error *er
     struct rp_ends ends = {convert->bos, convert->append_eos ? convert->eos : -1};
     uint64_t limit = convert->vocab_size ? convert->vocab_size : (uint64_t)INT32_MAX + 1;
     uint32_t largest = largest_id(ids);
-    bool is_half = ids->trained.origin && !strcmp(ids->trained.origin->name, RP_CONVERT_PAIR_MASK);
+    bool is_half = ids->trained.origin && !strcmp(ids->trained.origin->name, RP_MASK_OF_PAIRS);
     int mixed = check_pairs(convert, is_half, error);
     if (mixed < 0)
         return mixed;

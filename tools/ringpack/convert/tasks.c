@@ -117,7 +117,7 @@ static int index_mask(const char *tokens, struct rp_error *error)
     char *spans = rp_spanfile_path(tokens);
     bool is_there = spans && access(spans, F_OK) == 0;
     free(spans);
-    return is_there ? rp_index_build(tokens, NULL, error) : 0;
+    return is_there ? rp_sidecar_build(tokens, NULL, error) : 0;
 }
 
 /* An object of a store is on this machine only while it is read. */

@@ -11,7 +11,19 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "corpus/sides.h"
 #include "explain/origin.h"
+
+/* The entries of a side column that a fragment has. */
+struct rp_explained_entries {
+    const char *name;
+    const char *file;     /* NULL: a number of the document */
+    uint64_t byte_offset; /* of the entry of the fragment's first own token, in the file */
+    uint32_t bytes;       /* of an entry */
+    bool is_real;
+    double real; /* a number of the document, by its type */
+    int64_t integer;
+};
 
 /* A fragment, and where it comes from. Strings belong to the corpus, text and ids to the row. */
 struct rp_explained {
@@ -23,8 +35,10 @@ struct rp_explained {
     const char *file;     /* the file of its tokens */
     uint64_t byte_offset; /* its first token's, in the file */
     uint64_t file_row;    /* which document, or row of a table, of the file it is a part of */
-    char *text;           /* UTF-8; NULL = not known */
-    uint32_t *ids;        /* first token ids; NULL = not known */
+    struct rp_explained_entries columns[RP_SIDES_MAX];
+    uint32_t column_count;
+    char *text;    /* UTF-8; NULL = not known */
+    uint32_t *ids; /* first token ids; NULL = not known */
     uint32_t id_count;
     bool is_cut;  /* the text is not all of the fragment */
     bool matches; /* the search is for this one */
@@ -176,6 +190,9 @@ void rp_explain_free(struct rp_row_maker *maker);
 uint32_t rp_words_terminal(FILE *out, const char *text, uint32_t columns);
 /** Write a text into a page, also into an attribute in double quotes. */
 void rp_words_html(FILE *out, const char *text);
+#define RP_COLUMN_WORDS_BYTES 512u
+/** A side column in one line: its name, and where its entries are or its number. */
+void rp_words_column(const struct rp_explained_entries *column, char words[RP_COLUMN_WORDS_BYTES]);
 /** The end of a text that follows its first `limit` characters. */
 const char *rp_words_after(const char *text, uint64_t limit);
 /** Copy a text, with U+FFFD for invalid UTF-8. NULL when out of memory. */

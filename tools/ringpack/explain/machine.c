@@ -31,18 +31,38 @@ static json_t *ids_of(const struct rp_explained *part)
     return ids;
 }
 
+/* Of each column where the entries are, or the number of the document. */
+static json_t *columns_of(const struct rp_explained *part)
+{
+    json_t *columns = json_object();
+    for (uint32_t c = 0; c < part->column_count; c++) {
+        const struct rp_explained_entries *column = &part->columns[c];
+        json_t *value = column->file
+                            ? json_pack("{s:o, s:o, s:o}", "file", json_words(column->file),
+                                        "byte_offset", json_number(column->byte_offset), "bytes",
+                                        json_number(column->bytes))
+                        : column->is_real ? json_real(column->real)
+                                          : json_integer(column->integer);
+        json_object_set_new(columns, column->name, value ? value : json_null());
+    }
+    return columns;
+}
+
 static json_t *part_object(const struct rp_explained *part)
 {
     const struct rp_fragment *fragment = &part->fragment;
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}",
-                     "fragment", json_number(part->number), "place", json_number(part->place),
-                     "tokens", json_number(fragment->length), "source", json_words(part->source),
-                     "source_number", json_number(fragment->source), "document",
-                     json_number(fragment->document), "offset", json_number(fragment->offset),
-                     "epoch", json_number(part->epoch), "file", json_words(part->file),
-                     "byte_offset", json_number(part->byte_offset), "file_row",
-                     json_number(part->file_row), "text", json_words(part->text), "ids",
-                     ids_of(part), "text_cut", part->is_cut);
+    json_t *value = json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "fragment",
+        json_number(part->number), "place", json_number(part->place), "tokens",
+        json_number(fragment->length), "source", json_words(part->source), "source_number",
+        json_number(fragment->source), "document", json_number(fragment->document), "offset",
+        json_number(fragment->offset), "epoch", json_number(part->epoch), "file",
+        json_words(part->file), "byte_offset", json_number(part->byte_offset), "file_row",
+        json_number(part->file_row), "text", json_words(part->text), "ids", ids_of(part),
+        "text_cut", part->is_cut);
+    if (part->column_count)
+        json_object_set_new(value, "columns", columns_of(part));
+    return value;
 }
 
 static json_t *row_object(const struct rp_explained_row *row)

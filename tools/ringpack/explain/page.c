@@ -125,8 +125,14 @@ static void page_line(const struct rp_printer *printer, const struct rp_explaine
             ":%" PRIu64 "<br><small>from token %" PRIu64 ", epoch %" PRIu64 "</small></td><td>",
             fragment->document, fragment->offset, part->epoch);
     rp_words_html(out, part->file);
-    fprintf(out, "<br><small>byte %" PRIu64 ", row %" PRIu64 "</small></td><td>", part->byte_offset,
-            part->file_row);
+    fprintf(out, "<br><small>byte %" PRIu64 ", row %" PRIu64, part->byte_offset, part->file_row);
+    for (uint32_t c = 0; c < part->column_count; c++) {
+        char words[RP_COLUMN_WORDS_BYTES];
+        rp_words_column(&part->columns[c], words);
+        fputs("<br>", out);
+        rp_words_html(out, words);
+    }
+    fputs("</small></td><td>", out);
     page_words(out, part);
     fputs("</td></tr>\n", out);
 }

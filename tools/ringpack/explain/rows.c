@@ -41,6 +41,36 @@ static int make_room(struct rp_row_maker *maker, uint32_t count, struct rp_error
     return 0;
 }
 
+/* The side columns of the fragment, whose first own token is `first_own` tokens into `extent`. */
+static int find_columns(const struct rp_row_maker *maker, struct rp_explained *part,
+                        const struct rp_extent *extent, uint64_t first_own, struct rp_error *error)
+{
+    const struct rp_corpus *corpus = maker->walk->corpus;
+    const struct rp_sides *sides = rp_corpus_sides(corpus);
+    int code = 0;
+    for (uint32_t c = 0; c < sides->all && code == 0; c++) {
+        struct rp_explained_entries *column = &part->columns[part->column_count++];
+        struct rp_extent entries;
+        uint64_t word = 0;
+        *column = (struct rp_explained_entries){.name = sides->columns[c].name};
+        if (c < sides->count) {
+            code = rp_sides_extent(corpus, c, extent, &entries, error);
+            if (code < 0)
+                continue;
+            column->file = rp_corpus_shard(corpus, entries.shard)->path;
+            column->bytes = entries.width;
+            column->byte_offset = entries.byte_offset + first_own * entries.width;
+            continue;
+        }
+        code = rp_sides_number(corpus, c, part->fragment.source, part->fragment.document, &word,
+                               error);
+        column->is_real = sides->columns[c].type.dtype == RP_DTYPE_F64;
+        memcpy(&column->integer, &word, sizeof word);
+        memcpy(&column->real, &word, sizeof word);
+    }
+    return code;
+}
+
 /* The origin of the fragment. */
 static int find_place(const struct rp_row_maker *maker, struct rp_explained *part,
                       struct rp_error *error)
@@ -51,12 +81,11 @@ static int find_place(const struct rp_row_maker *maker, struct rp_explained *par
     int code = rp_source_extent(source, fragment->document, &extent, error);
     part->source = rp_source_name(source);
     part->file = rp_source_provenance(source, fragment->document, &part->file_row);
+    uint64_t first_own = rp_fragment_first_own(fragment,
+                                               rp_plan_row_form(maker->walk->plan).has_bos);
     if (code == 0)
-        part->byte_offset = extent.byte_offset +
-                            rp_fragment_first_own(fragment,
-                                                  rp_plan_row_form(maker->walk->plan).has_bos) *
-                                extent.width;
-    return code;
+        part->byte_offset = extent.byte_offset + first_own * extent.width;
+    return code == 0 ? find_columns(maker, part, &extent, first_own, error) : code;
 }
 
 /* Cut a text to the limit. */

@@ -80,6 +80,11 @@ static void print_part(const struct rp_printer *printer, const struct rp_explain
     const char *file = tail_of(part->file, room > 48 ? room - 40 : room);
     print_line(printer, INDENT, "%s%s, byte %s, row %" PRIu64, file == part->file ? "" : "…", file,
                rp_cmd_count_text(part->byte_offset, byte), part->file_row);
+    for (uint32_t c = 0; c < part->column_count; c++) {
+        char words[RP_COLUMN_WORDS_BYTES];
+        rp_words_column(&part->columns[c], words);
+        print_line(printer, INDENT, "%s", words);
+    }
     if (part->text)
         print_line(printer, INDENT, "%.4000s", part->text);
     else if (part->ids)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* words.c — text of strangers: documents may hold anything, and so may the names of files. */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -156,4 +158,18 @@ char *rp_words_utf8(const char *text, size_t bytes)
     if (copy)
         *to = '\0';
     return copy;
+}
+
+void rp_words_column(const struct rp_explained_entries *column, char words[RP_COLUMN_WORDS_BYTES])
+{
+    if (column->file) {
+        size_t length = strlen(column->file), cut = length > 300 ? length - 300 : 0;
+        snprintf(words, RP_COLUMN_WORDS_BYTES, "%s: %s%s, byte %" PRIu64 ", %" PRIu32 " each",
+                 column->name, cut ? "…" : "", column->file + cut, column->byte_offset,
+                 column->bytes);
+    } else if (column->is_real) {
+        snprintf(words, RP_COLUMN_WORDS_BYTES, "%s: %.17g", column->name, column->real);
+    } else {
+        snprintf(words, RP_COLUMN_WORDS_BYTES, "%s: %" PRId64, column->name, column->integer);
+    }
 }

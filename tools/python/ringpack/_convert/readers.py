@@ -34,6 +34,7 @@ from .columns import (
     need,
     numbers,
 )
+from .lists import list_column
 from .shards import read_litdata, read_mds
 
 # ---- Arrow: columns of lists, chunks of a table ------------------------------------------------
@@ -60,7 +61,8 @@ def arrow_tables(request, batches, schema):
             if pyarrow.types.is_dictionary(array.type):
                 array = array.dictionary_decode()
             if "of_numbers" in request:
-                columns[name] = number_column(request, pyarrow, array)
+                make = list_column if "of_lists" in request else number_column
+                columns[name] = make(request, pyarrow, array)
                 request["of_numbers"] += len(array)
             else:
                 columns[name] = arrow_column(request, pyarrow, compute, name, array)

@@ -9,6 +9,8 @@
         BAD         treatment of a bad row: "refuse" or "skip"
     worker.py --decompress zstd
         stdin to stdout: exit status 3 without the package, 4 if the archive is damaged
+    worker.py --lists FORM PATH COLUMN TYPE
+        for `ringpack column`: lists of values to stdout, which is a file (lists.py)
     worker.py --decode TOKENIZER
         for `ringpack explain`: u32 count, u32 ids -> u32 bytes, UTF-8. It begins with the text
         RPDW, or with a text that says why it cannot
@@ -83,13 +85,14 @@ try:
 
     from .chats import Chats, are_chats, are_pairs, lines_of, made_of_chats, pairs_of_texts
     from .columns import Messages, Refused, Table, choose, need
+    from .lists import answer_lists
     from .preferences import PAIR_MASK, are_preferences, lines_of_pairs, made_of_pairs
     from .readers import READERS
     from .special import Specials, need_support, special_tokens, with_special
 except ImportError as error:
     print(f"{sys.executable}: {error}", file=sys.stderr)
-    if sys.argv[1:2] in (["--decompress"], ["--decode"]):  # their output has no place for a refusal
-        sys.exit(1)
+    if sys.argv[1:2] in (["--decompress"], ["--decode"], ["--lists"]):
+        sys.exit(1)  # their output has no place for a refusal
     hint = "`pip install numpy`, or set RINGPACK_PYTHON to a Python that has it"
     refusal = refusal_frame("resource", f"{sys.executable}: {error}", hint)
     if sys.argv[1:2] == ["--values"]:
@@ -488,4 +491,6 @@ if __name__ == "__main__":
         sys.exit(decode(sys.argv[2]))
     if sys.argv[1] == "--values":
         sys.exit(values(*sys.argv[2:5]))
+    if sys.argv[1] == "--lists":
+        sys.exit(answer_lists(READERS, sys.stdout.buffer, *sys.argv[2:6]))
     sys.exit(main(*sys.argv[1:7]))

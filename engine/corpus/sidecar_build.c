@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* index_build — `ringpack index`: everything that needs every token, done in one pass. */
+/* sidecar_build — the sidecar of one shard (`ringpack index`): all that needs every token, in one
+ * pass.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -27,7 +29,7 @@ static int add_blocks(struct rp_collector *collector, const uint8_t *bytes, size
     return rp_collector_add_blocks(collector, hashes, blocks, error);
 }
 
-/* For a pass that searches for no documents. */
+/* A piece of a file whose documents are known. */
 static int add_piece(void *context, const uint8_t *bytes, size_t byte_count, const uint64_t *starts,
                      size_t start_count, struct rp_error *error)
 {
@@ -35,9 +37,9 @@ static int add_piece(void *context, const uint8_t *bytes, size_t byte_count, con
     return add_blocks(context, bytes, byte_count, error);
 }
 
-/* A walk. If it reads every token, the sink has the largest; otherwise it is found as
- * documents come. */
-struct indexing {
+/* A walk of a reader. If the reader reads every token, the sink gets the largest one; otherwise
+ * each document is searched for it. */
+struct walking {
     struct rp_collector *collector;
     const struct rp_probe *probe;
     struct rp_sink *sink;
@@ -48,57 +50,57 @@ struct indexing {
 static int add_walked_piece(void *context, const uint8_t *bytes, size_t byte_count,
                             struct rp_error *error)
 {
-    struct indexing *indexing = context;
-    return add_blocks(indexing->collector, bytes, byte_count, error);
+    struct walking *walking = context;
+    return add_blocks(walking->collector, bytes, byte_count, error);
 }
 
 static int keep(void *context, uint64_t byte, uint32_t tokens, const struct rp_span *spans,
                 size_t span_count, struct rp_error *error)
 {
-    struct indexing *indexing = context;
-    enum rp_token_type type = indexing->sink->layout.type;
+    struct walking *walking = context;
+    enum rp_token_type type = walking->sink->layout.type;
     int code = 0;
-    if (indexing->looks_for_largest && indexing->sink->documents == 1)
-        code = rp_max_token_id_begin(&indexing->largest, indexing->probe, type, error);
-    if (code == 0 && indexing->looks_for_largest)
-        code = rp_max_token_id_add(&indexing->largest, byte, tokens, error);
+    if (walking->looks_for_largest && walking->sink->documents == 1)
+        code = rp_max_token_id_begin(&walking->largest, walking->probe, type, error);
+    if (code == 0 && walking->looks_for_largest)
+        code = rp_max_token_id_add(&walking->largest, byte, tokens, error);
     if (code < 0)
         return code;
-    indexing->collector->shape.has_spans = indexing->sink->layout.has_spans;
-    return rp_collector_add_document(indexing->collector, byte, tokens, spans, span_count, error);
+    walking->collector->shape.has_spans = walking->sink->layout.has_spans;
+    return rp_collector_add_document(walking->collector, byte, tokens, spans, span_count, error);
 }
 
-/* A shard that is indexed: its facts and documents, as scanned. */
+/* The result of a scan. */
 struct scanned {
     struct rp_index_record record;
     struct rp_tokenizer_id tokenizer;
     struct rp_collector collector;
 };
 
-/* The documents of a format that is walked. */
+/* Scan a shard whose format has a reader: a walk gives its documents. */
 static int add_documents(struct rp_opened *opened, const struct rp_probe *probe,
                          const struct rp_progress *progress, struct scanned *scanned,
                          struct rp_error *error)
 {
-    const struct rp_reader *reader = rp_readers_of(opened->found.format);
+    const struct rp_reader *reader = rp_readers_find(opened->found.format);
     struct rp_reader_options options = rp_found_options(&opened->found);
     struct rp_index_record *record = &scanned->record;
     struct rp_sink sink = {.path = probe->path,
                            .file_bytes = probe->bytes,
                            .keep = keep,
                            .piece = reader->reads_tokens ? add_walked_piece : NULL};
-    struct indexing indexing = {.collector = &scanned->collector,
-                                .probe = probe,
-                                .sink = &sink,
-                                .looks_for_largest = !reader->reads_tokens};
-    sink.context = &indexing;
+    struct walking walking = {.collector = &scanned->collector,
+                              .probe = probe,
+                              .sink = &sink,
+                              .looks_for_largest = !reader->reads_tokens};
+    sink.context = &walking;
     scanned->collector.shape.has_extents = true;
     if (reader->reads_tokens)
         options.progress = progress;
     int code = reader->walk(probe, &options, &sink, error);
-    if (code == 0 && indexing.largest.buffer)
-        code = rp_max_token_id_finish(&indexing.largest, &sink.token_max, error);
-    rp_max_token_id_close(&indexing.largest);
+    if (code == 0 && walking.largest.buffer)
+        code = rp_max_token_id_finish(&walking.largest, &sink.token_max, error);
+    rp_max_token_id_close(&walking.largest);
     if (code == 0 && !reader->reads_tokens)
         code = rp_tokens_read(probe, NULL, NULL, add_piece, &scanned->collector, progress, error);
     record->type = sink.layout.type;
@@ -115,7 +117,8 @@ static int add_documents(struct rp_opened *opened, const struct rp_probe *probe,
                                             probe->path, error);
 }
 
-/* A format that has an index of its own: of the token file only blocks and the largest id. */
+/* Scan a Megatron shard: the .idx has its documents, so only the hashes of blocks and the largest
+ * id are needed. */
 static int add_tokens(struct rp_opened *opened, const struct rp_probe *probe,
                       const struct rp_progress *progress, struct scanned *scanned,
                       struct rp_error *error)
@@ -159,7 +162,7 @@ static int scan(struct rp_opened *opened, int fd, const struct rp_progress *prog
 }
 
 static int write_sidecar(struct rp_opened *opened, int fd, const char *path,
-                         const struct rp_index_build_options *options, struct rp_error *error)
+                         const struct rp_sidecar_build_options *options, struct rp_error *error)
 {
     struct scanned scanned = {
         .record = {.format = opened->found.format, .bytes = opened->shard.bytes}};
@@ -174,17 +177,17 @@ static int write_sidecar(struct rp_opened *opened, int fd, const char *path,
         code = rp_sidecar_write(&file, &scanned.record, &scanned.tokenizer, &scanned.collector,
                                 error);
     rp_collector_discard(&scanned.collector);
-    if (code == 0 && !options->whole)
+    if (code == 0 && !options->unpublished)
         return rp_new_file_publish(&file, error);
     if (code == 0)
-        *options->whole = file;
+        *options->unpublished = file;
     else
         rp_new_file_discard(&file);
     return code;
 }
 
 /* `id`: rp_url_id of an object that was fetched to `path`; NULL: it is a file. */
-static int build(const char *path, const char *id, const struct rp_index_build_options *options,
+static int build(const char *path, const char *id, const struct rp_sidecar_build_options *options,
                  struct rp_error *error)
 {
     const char *index_dir = options->index_dir, *scratch_path = options->scratch_path;
@@ -210,7 +213,7 @@ static int build(const char *path, const char *id, const struct rp_index_build_o
 }
 
 /* Stores are never written to: the sidecar stays on this machine. */
-static int build_remote(const char *url, const struct rp_index_build_options *options,
+static int build_remote(const char *url, const struct rp_sidecar_build_options *options,
                         struct rp_error *error)
 {
     struct rp_staged_shard staged;
@@ -238,10 +241,10 @@ static int build_remote(const char *url, const struct rp_index_build_options *op
     return code;
 }
 
-int rp_index_build(const char *path, const struct rp_index_build_options *options,
-                   struct rp_error *error)
+int rp_sidecar_build(const char *path, const struct rp_sidecar_build_options *options,
+                     struct rp_error *error)
 {
-    static const struct rp_index_build_options none;
+    static const struct rp_sidecar_build_options none;
     options = options ? options : &none;
     return rp_url_is(path) ? build_remote(path, options, error) : build(path, NULL, options, error);
 }

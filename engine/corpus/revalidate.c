@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* look — whether the mapped .idx of a shard is still the opened content.
+/* revalidate — whether the mapped .idx of a shard is still the opened content.
  *
- * An .idx stays mapped (but for small ones, which are copied when they are opened), so whoever
- * writes to it in place changes lengths and places under the plan. A write changes the stamp before
- * it changes a byte. A stamp may also differ without a write (a hard link is enough), so then
- * the content decides: the .idx is copied into memory, the copy takes the place of
- * the mapping, and its hash is compared with the hash of the start. From then on no write to the
- * file, finished or not, can reach it. An index of ringpack has hashes of its pages instead
- * (rp_index_look).
+ * A large .idx stays mapped (a small one is copied at open), so a write in place changes lengths
+ * and places under the plan. A write changes the stamp before it changes a byte. A stamp may also
+ * differ without a write (a hard link is enough), so then the content decides: the .idx is copied
+ * into memory, the copy replaces the mapping, and its hash is compared with the hash at the start.
+ * From then on no write to the file, finished or not, can reach it. An index of ringpack has hashes
+ * of its pages instead (rp_index_revalidate).
  *
- * Not noticed: a file that is changed and changed back between two checks; writes of another host,
- * or of a program that has the file mapped, without a new change time; the rest of a write that had
- * begun before the open; a page that a disk gives back with other bits. The next start
- * compares an .idx up to 64 MiB as a whole. */
+ * Not noticed: a change that is undone before the next check; writes by another host, or through
+ * another mapping, that leave the change time; the rest of a write that had begun before the open;
+ * wrong bits from the disk. The next start compares an .idx of up to 64 MiB as a whole. */
 #include <inttypes.h>
 
 #include "base/bits.h"
@@ -43,12 +41,12 @@ static int compare(const struct rp_opened *opened, struct rp_error *error)
                : changed(opened->found.index_path, "hash", expected.low, found.low, error);
 }
 
-int rp_shard_look(struct rp_opened *opened, struct rp_error *error)
+int rp_shard_revalidate(struct rp_opened *opened, struct rp_error *error)
 {
     struct rp_map *map = &opened->megatron.map;
     const char *path = opened->found.index_path;
     bool has_hash = opened->found.sidecar || map->bytes <= RP_INDEX_HASH_WHOLE_MAX;
-    struct rp_stamp found = {0}; /* its name is gone; the mapping stays */
+    struct rp_stamp found = {0}; /* stays zero if the name is gone; the mapping remains */
     uint64_t expected_value, found_value;
     if (!map->mapping || opened->idx_detached || RP_DEFECT(forget_indexes))
         return 0;

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* side_object — see side_object.h. */
+#include "corpus/side_object.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/defect.h"
+#include "base/mem.h"
+#include "base/own_dir.h"
+#include "object/fetch.h"
+#include "object/url.h"
+
+#define GROUP 128u
+#define PIECE_BYTES (8u << 20)
+
+static int fail_memory(const char *name, struct rp_error *error)
+{
+    return rp_fail(error, -ENOMEM, NULL, "column `%s`: no memory to open it in a store", name);
+}
+
+/* The URL of the column; the caller frees it. */
+static char *column_url(const char *token_url, const char *name)
+{
+    char *suffix = rp_asprintf(".%s.col", name), *url = NULL;
+    if (suffix)
+        url = rp_url_companion(token_url, rp_url_has_suffix(token_url, ".bin") ? 4 : 0, suffix);
+    free(suffix);
+    return url;
+}
+
+/* ---- hashes ---------------------------------------------------------------------------------- */
+
+static uint64_t hash_bytes(const struct rp_side_file *file)
+{
+    return file->shard.block_count * sizeof(uint64_t);
+}
+
+static bool are_right(const struct rp_side_file *file, const void *hashes)
+{
+    return rp_hash128_equal(rp_hash128(hashes, (size_t)hash_bytes(file)), file->content) ||
+           RP_DEFECT(trust_hashes_of_store);
+}
+
+/* Map the hashes that an earlier start has fetched. */
+static bool map_hashes(struct rp_side_file *file, const char *path)
+{
+    if (rp_map_open(&file->map, path, NULL) < 0)
+        return false;
+    if (file->map.bytes == hash_bytes(file) && are_right(file, file->map.data))
+        return true;
+    rp_map_close(&file->map);
+    file->map = (struct rp_map){0};
+    return false;
+}
+
+static int fetch_range(const struct rp_side_file *file, uint64_t offset, uint64_t bytes,
+                       uint8_t *to, struct rp_error *error)
+{
+    size_t pieces = (size_t)rp_div_up(bytes, PIECE_BYTES);
+    struct rp_fetch_part *parts = rp_calloc(pieces, sizeof *parts);
+    if (!parts)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory to read it", file->path);
+    for (size_t i = 0; i < pieces; i++) {
+        uint64_t at = i * (uint64_t)PIECE_BYTES;
+        parts[i] = (struct rp_fetch_part){.url = file->url,
+                                          .to = to + at,
+                                          .offset = offset + at,
+                                          .bytes = (uint32_t)rp_min_u64(PIECE_BYTES, bytes - at),
+                                          .total = file->shard.bytes};
+        snprintf(parts[i].identity, sizeof parts[i].identity, "%s", file->identity);
+    }
+    int code = rp_fetch_parts(parts, pieces, error);
+    free(parts);
+    return code;
+}
+
+static int fetch_hashes(struct rp_side_file *file, const char *path, struct rp_error *error)
+{
+    uint64_t bytes = hash_bytes(file);
+    uint8_t *hashes = malloc((size_t)bytes);
+    if (!hashes)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for its hashes", file->path);
+    int code = fetch_range(file, file->shard.block_count * RP_BLOCK_BYTES, bytes, hashes, error);
+    if (code == 0 && !are_right(file, hashes))
+        code = rp_sidefile_fail(file->path, "its block hashes differ from the hash of them", error);
+    if (code == 0)
+        code = rp_file_replace(path, hashes, (size_t)bytes, error);
+    free(hashes);
+    if (code == 0 && !map_hashes(file, path))
+        code = rp_fail(error, -RP_E_CORRUPT, "check the disk (dmesg)",
+                       "%s: other bytes were read than written", path);
+    return code;
+}
+
+static int take_hashes(struct rp_side_file *file, const char *directory, struct rp_error *error)
+{
+    char hash[RP_HASH_HEX_BYTES];
+    char *path = rp_asprintf("%s/%s.hashes", directory, rp_hash128_hex(file->content, hash));
+    int code = path ? 0 : rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", file->path);
+    if (code == 0 && !map_hashes(file, path))
+        code = fetch_hashes(file, path, error);
+    free(path);
+    if (code == 0)
+        file->shard.block_hashes = (const uint64_t *)(const void *)file->map.data;
+    return code;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static int take_object(struct rp_side_object *object, const struct rp_fetch_part *head,
+                       const char *directory, struct rp_error *error)
+{
+    struct rp_side_file *file = object->file;
+    int code = head->error.code;
+    object->is_missing = code == -ENOENT || code == -EACCES;
+    if (code < 0) {
+        if (error)
+            *error = head->error;
+        return object->is_missing ? -ENOENT : code;
+    }
+    file->identity = strdup(head->identity);
+    if (!file->identity)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for its identity", file->path);
+    if (head->total < RP_SIDE_DATA_OFFSET)
+        return rp_sidefile_fail(file->path, "it is too short for a column", error);
+    code = rp_sidefile_take_header(file, head->to, head->total, error);
+    if (code < 0)
+        return code;
+    file->shard.url = file->url;
+    file->shard.identity = file->identity;
+    file->shard.bytes = head->total; /* each reply has it */
+    return take_hashes(file, directory, error);
+}
+
+static int open_group(struct rp_side_object *objects, size_t count, const char *name,
+                      const char *directory, struct rp_error *error)
+{
+    struct rp_fetch_part *heads = rp_calloc(count, sizeof *heads);
+    uint8_t *bytes = rp_calloc(count, RP_SIDE_DATA_OFFSET);
+    int code = heads && bytes ? 0 : fail_memory(name, error);
+    for (size_t i = 0; i < count && code == 0; i++) {
+        struct rp_side_file *file = objects[i].file;
+        *file = (struct rp_side_file){.url = column_url(objects[i].token_url, name)};
+        file->path = file->url ? rp_url_name(file->url) : NULL;
+        code = file->path ? 0 : fail_memory(name, error);
+        heads[i] = (struct rp_fetch_part){
+            .url = file->url, .to = bytes + i * RP_SIDE_DATA_OFFSET, .bytes = RP_SIDE_DATA_OFFSET};
+    }
+    if (code == 0)
+        code = rp_fetch_heads(heads, count, error);
+    for (size_t i = 0; i < count && code == 0; i++)
+        code = take_object(&objects[i], &heads[i], directory, error);
+    free(heads);
+    free(bytes);
+    return code;
+}
+
+int rp_sideobjects_open(struct rp_side_object *objects, size_t count, const char *name,
+                        const char *cache_dir, struct rp_error *error)
+{
+    char *directory = rp_dir_of_caches(cache_dir);
+    int code = directory ? rp_dir_make_caches(directory, error) : fail_memory(name, error);
+    for (size_t first = 0; first < count && code == 0; first += GROUP)
+        code = open_group(objects + first, (size_t)rp_min_u64(GROUP, count - first), name,
+                          directory, error);
+    free(directory);
+    return code;
+}
+
+/* ---- checking -------------------------------------------------------------------------------- */
+
+int rp_sideobject_verify(const struct rp_side_file *file, struct rp_error *error)
+{
+    uint64_t end = file->shard.block_count * RP_BLOCK_BYTES;
+    uint8_t *piece = malloc(PIECE_BYTES);
+    int code = piece ? 0 : rp_fail(error, -ENOMEM, NULL, "%s: no memory to read it", file->path);
+    for (uint64_t at = RP_SIDE_DATA_OFFSET; at < end && code == 0; at += PIECE_BYTES) {
+        uint64_t bytes = rp_min_u64(PIECE_BYTES, end - at);
+        code = fetch_range(file, at, bytes, piece, error);
+        if (code == 0)
+            code = rp_sidefile_compare(file, at / RP_BLOCK_BYTES, piece, bytes, error);
+    }
+    free(piece);
+    return code;
+}

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The data iterators of Megatron-LM, with `--dataloader-type external`.
+
+    def train_valid_test_datasets_provider(counts, vp_stage=None):
+        return ringpack.megatron.dataloaders(get_args(), corpus="corpus", valid="held-out")
+
+The position is consumed_train_samples, which Megatron-LM keeps in its own checkpoints."""
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any, Optional
+
+from ._arguments import Corpus
+from ._neighbours import place_among
+from .errors import UsageError
+from .loader import Loader
+
+__all__ = ["Batches", "dataloaders"]
+
+_NAMES = ("tokens", "labels", "loss_mask", "position_ids")
+_LENGTHS = ("cu_seqlens", "max_seqlen")
+
+
+class Batches:
+    """Micro-batches as get_batch() reads them: each is a dict, which the caller may keep and
+    change. At the end of a finite stream it begins again at the first row."""
+
+    def __init__(self, loader: Loader, has_mask: bool, has_lengths: bool):
+        self.loader, self._has_mask = loader, has_mask
+        self._names = _NAMES + (_LENGTHS if has_lengths else ())
+
+    def __bool__(self) -> bool:
+        return True  # without the length, which an endless stream lacks
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return self
+
+    def __next__(self) -> dict[str, Any]:
+        batch = self.loader.next()
+        if batch is None:
+            self.loader.reset()
+            batch = next(self.loader)
+        made = {name: batch[name] for name in self._names}
+        if self._has_mask:
+            made["attention_mask"] = _mask_of(made["position_ids"])
+        return made
+
+    def save_state(self) -> dict[str, Any]:
+        """For --dataloader-save. A resume needs no such file."""
+        state: dict[str, Any] = self.loader.state_dict()
+        return state
+
+
+def _mask_of(positions: Any) -> Any:
+    """(rows, 1, seq_len, seq_len): True where a token may not attend to another one."""
+    documents = (positions == 0).cumsum(1)
+    seen = (documents[:, :, None] == documents[:, None, :]).tril()
+    return ~seen[:, None]
+
+
+def dataloaders(args: Any, *, valid: Optional[Corpus] = None, **arguments: Any) -> Any:
+    """The iterators of training, validation and test (None), as a datasets provider of Megatron-LM
+    returns them. None in processes that get their batches by a broadcast. All processes call it.
+
+    args: get_args(), or an object with seq_length, micro_batch_size, global_batch_size, and if they
+        are not 0 or False consumed_train_samples, create_attention_mask_in_dataloader and
+        dataloader_inter_document_masking. UsageError if a step was interrupted.
+    valid: corpus of the validation. Each pass is whole if --full-validation is given, or eval_iters
+        and the batch size make up one.
+    arguments: of Loader, for the training; corpus and most others also for the validation."""
+    mpu = import_module("megatron.core.parallel_state")
+    is_end = mpu.is_pipeline_first_stage(ignore_virtual=True)
+    is_end = is_end or mpu.is_pipeline_last_stage(ignore_virtual=True)
+    reads = is_end and mpu.get_tensor_model_parallel_rank() == 0
+    ranks = mpu.get_data_parallel_rank(), mpu.get_data_parallel_world_size()
+    place = place_among(*ranks, reads)
+    if not reads:
+        return None, None, None
+    consumed, rows = getattr(args, "consumed_train_samples", 0) or 0, args.global_batch_size
+    if consumed % rows:
+        raise UsageError(
+            f"consumed_train_samples is {consumed}, and no multiple of global_batch_size {rows}",
+            "go on with the global batch size of the checkpoint; ringpack changes it by a stage "
+            "(stages.md), and not by --rampup-batch-size",
+        )
+    form: dict[str, Any] = {"seq_len": args.seq_length, "batch_size": args.micro_batch_size}
+    form.update(place, profile="megatron_rows", return_type="torch", copy=True)
+    of_training = {"num_epochs": "endless", "start_step": consumed // rows}
+    train = Loader(**{**form, **of_training, "global_batch_size": rows, **arguments})
+    words = "create_attention_mask_in_dataloader", "dataloader_inter_document_masking"
+    has = [bool(getattr(args, word, False)) for word in words]
+    held = None
+    if valid is not None:
+        held = Loader(**{**form, **arguments, "corpus": valid, "num_epochs": 1})
+    return Batches(train, *has), None if held is None else Batches(held, *has), None
