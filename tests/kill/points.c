@@ -40,8 +40,9 @@ static struct point *target;     /* NULL: lives on */
 static uint64_t visits_left;     /* the target's */
 static uint8_t seen[POINTS_MAX]; /* in this life */
 static struct range {
-    uintptr_t begin, end; /* equal: free */
-} ranges[RANGES_MAX];     /* mapped shared and writable */
+    uintptr_t begin, end;   /* equal: free */
+} ranges[RANGES_MAX];       /* mapped shared and writable */
+static uint32_t ranges_end; /* all from here on have always been free */
 
 /* ---- drawing --------------------------------------------------------------------------------- */
 
@@ -173,7 +174,7 @@ void rp_point_pass_store(uintptr_t place, const void *address)
 bool rp_point_is_shared(const void *address)
 {
     uintptr_t at = (uintptr_t)address;
-    for (uint32_t i = 0; i < RANGES_MAX; i++)
+    for (uint32_t i = 0; i < ranges_end; i++)
         if (at - ranges[i].begin < ranges[i].end - ranges[i].begin)
             return true;
     return false;
@@ -184,6 +185,7 @@ void rp_point_mapped(const void *address, size_t bytes)
     for (uint32_t i = 0; i < RANGES_MAX; i++)
         if (ranges[i].begin == ranges[i].end) {
             ranges[i] = (struct range){(uintptr_t)address, (uintptr_t)address + bytes};
+            ranges_end = i < ranges_end ? ranges_end : i + 1;
             return;
         }
     abort(); /* RANGES_MAX is too small */

@@ -8,7 +8,14 @@ that runs the script. Signals reach that process, its status comes back, and it 
 command is. Any other use of `python` starts the real one. With RP_LONG all do.
 
     warm_python.py serve SOCKET MODULE...   the server
-    warm_python.py run ARGUMENT...          what the commands are"""
+    warm_python.py run ARGUMENT...          what the commands are
+
+A check has 150 files of tests, and each imports pytest, numpy and perhaps torch: a third of a
+second to six. ctest_twice starts a server for each line of TESTS, too, and ctest's commands send
+it theirs. Without these servers, as with `ctest` and tools/test, pytest starts as ever.
+
+    warm_python.py serve_tests FOLDER       the servers for ctest_twice, while it lives
+    warm_python.py test NAME ARGUMENT...    pytest with these arguments, by the server NAME"""
 
 import contextlib
 import json
@@ -18,6 +25,12 @@ import socket
 import sys
 
 SERVER = "RP_WARM_PYTHON"  # names the server's socket
+TEST_SERVERS = "RP_WARM_TESTS"  # the folder of serve_tests
+TESTS = {
+    "plain": ("numpy",),
+    "torch": ("numpy", "torch"),
+    "transformers": ("numpy", "torch._dynamo", "transformers.trainer", "trl", "datasets"),
+}
 HERE = os.path.abspath(__file__)
 
 
@@ -140,9 +153,12 @@ def receive(connection):
 def serve(place, modules):
     """Returns the arguments in each process that shall run a script."""
     import ctypes
+    import gc
 
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it ends with its test
     import_modules(modules)
+    gc.collect()
+    gc.freeze()  # the modules are not searched for garbage in each process
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(place + ".new")
     listener.listen(64)
@@ -159,15 +175,21 @@ def serve(place, modules):
     return arguments
 
 
+def begin_process():
+    """As a process that has just been started: signals, and no random numbers of the server."""
+    for number in signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP:
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed()  # not that of each other process
+
+
 def run_script(arguments):
     """In the forked process: as `python ARGUMENTS`."""
     import runpy
 
     sys.executable = os.path.join(os.path.dirname(os.environ[SERVER]), "bin", "python")
-    for number in signal.SIGINT, signal.SIGTERM:
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else 0)
-    if numpy := sys.modules.get("numpy"):
-        numpy.random.seed()  # not that of each other process
+    begin_process()
     if arguments[0] == "-u":
         sys.stdout.reconfigure(write_through=True)
         del arguments[0]
@@ -179,6 +201,38 @@ def run_script(arguments):
         sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))
         sys.argv = arguments
         runpy.run_path(arguments[0], run_name="__main__")
+
+
+def serve_tests(folder):
+    """In each process that shall run pytest: its arguments. The servers end with this process."""
+    import ctypes
+
+    from _pytest.config import default_plugins
+
+    os.environ["XDG_CACHE_HOME"] = folder  # for modules that read it when they are imported
+    servers = {}
+    for name, modules in TESTS.items():
+        pid = os.fork()
+        if pid == 0:
+            plugins = [f"_pytest.{plugin}" for plugin in default_plugins]
+            return serve(os.path.join(folder, name), [*plugins, *modules])
+        servers[pid] = name
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    while servers:
+        servers.pop(os.wait()[0], None)
+    sys.exit(1)
+
+
+def run_tests(arguments):
+    """In the forked process: as `python -m pytest ARGUMENTS`."""
+    import runpy
+
+    begin_process()
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:1] = [os.getcwd(), *filter(None, paths)]
+    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
+    sys.argv = ["pytest", *arguments]
+    runpy.run_module("pytest", run_name="__main__", alter_sys=True)
 
 
 # ---- the commands --------------------------------------------------------------------------------
@@ -196,6 +250,19 @@ def run(arguments):
         os.execv(sys.executable, ["python", *arguments])
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(os.environ[SERVER])
+    send(connection, arguments)
+
+
+def test(name, arguments):
+    connection = socket.socket(socket.AF_UNIX)
+    place = os.path.join(os.environ.get(TEST_SERVERS, ""), name)
+    if os.environ.get("RP_LONG") == "1" or connection.connect_ex(place) != 0:
+        os.execv(sys.executable, [sys.executable, "-m", "pytest", *arguments])
+    send(connection, arguments)
+
+
+def send(connection, arguments):
+    """Let the server's process run, and end as it does."""
     forwarded = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1
     for number in forwarded:
         signal.signal(number, lambda number, _: connection.sendall(bytes([number])))
@@ -210,7 +277,12 @@ def run(arguments):
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "serve":
-        run_script(serve(sys.argv[2], sys.argv[3:]))
+    verb, words = sys.argv[1], sys.argv[2:]
+    if verb == "serve":
+        run_script(serve(words[0], words[1:]))
+    elif verb == "serve_tests":
+        run_tests(serve_tests(words[0]))
+    elif verb == "test":
+        test(words[0], words[1:])
     else:
-        run(sys.argv[2:])
+        run(words)

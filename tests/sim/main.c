@@ -296,8 +296,8 @@ static bool is_found_here(size_t defect)
 }
 
 /* In a child process with the defect (RP_DEFECT_COUNT = without any), run stories until one fails.
- * Returns how many that took, 0 if none fails. */
-static uint64_t seeds_until_found(size_t defect, uint64_t seeds, struct job *job)
+ * Returns its seed, 0 if none fails. */
+static uint64_t find_defect(size_t defect, uint64_t first, uint64_t seeds, struct job *job)
 {
     *job = (struct job){0};
     fflush(NULL);
@@ -308,36 +308,55 @@ static uint64_t seeds_until_found(size_t defect, uint64_t seeds, struct job *job
         if (!freopen("/dev/null", "w", stderr))
             _exit(2);
         while (!job->failed_seed && job->told++ < seeds)
-            if (!tell(options.first + job->told - 1, &job->counts))
-                job->failed_seed = options.first + job->told - 1;
+            if (!tell(first + job->told - 1, &job->counts))
+                job->failed_seed = first + job->told - 1;
         _exit(job->failed_seed != 0);
     }
     int status;
     if (waitpid(pid, &status, 0) != pid)
         return 0;
     bool found = job->failed_seed || !WIFEXITED(status) || WEXITSTATUS(status) == 1;
-    return found ? job->told : 0;
+    return found ? first + job->told - 1 : 0;
+}
+
+/* The seed that the table of DEFECTS.md has for a defect, whose stories are told first; 0 if none.
+ * A row: | `NAME` | the breach | SEED | other tests | */
+static uint64_t known_seed(const char *table, const char *defect)
+{
+    FILE *rows = table ? fopen(table, "r") : NULL;
+    uint64_t seed = 0;
+    char row[1024], name[64];
+    while (rows && fgets(row, sizeof row, rows))
+        if (sscanf(row, "| `%63[a-z_]` |", name) == 1 && !strcmp(name, defect))
+            (void)sscanf(row, "| `%*[a-z_]` |%*[^|]| %" SCNu64 " |", &seed);
+    if (rows)
+        fclose(rows);
+    return seed;
 }
 
 /* Each defect must be found, or the simulator proves nothing. */
-static int run_controls(void)
+static int run_controls(const char *table)
 {
     struct job *job = mmap(NULL, sizeof *job, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
                            -1, 0);
     int missed = 0;
-    if (seeds_until_found(RP_DEFECT_COUNT, HEALTHY_SEEDS, job)) {
+    if (find_defect(RP_DEFECT_COUNT, options.first, HEALTHY_SEEDS, job)) {
         printf("controls: something is found without a defect\n");
         return 1;
     }
     for (size_t i = 0; i < RP_DEFECT_COUNT; i++) {
         if (!is_found_here(i))
             continue;
-        uint64_t seeds = seeds_until_found(i, options.seeds, job);
-        if (seeds)
-            printf("%-24s found by seed %" PRIu64 "\n", defect_names[i], seeds);
+        uint64_t known = known_seed(table, defect_names[i]);
+        uint64_t seed = known ? find_defect(i, known, 1, job) : 0;
+        if (known && !seed)
+            printf("%-24s NOT found by seed %" PRIu64 " of the table\n", defect_names[i], known);
+        seed = seed ? seed : find_defect(i, options.first, options.seeds, job);
+        if (seed)
+            printf("%-24s found by seed %" PRIu64 "\n", defect_names[i], seed);
         else
             printf("%-24s NOT FOUND in %" PRIu64 " seeds\n", defect_names[i], options.seeds);
-        missed += seeds == 0;
+        missed += seed == 0;
     }
     printf(missed ? "controls: %d defects live\n" : "controls: every defect was found\n", missed);
     return missed ? 1 : 0;
@@ -349,7 +368,7 @@ static int usage(void)
 {
     fprintf(stderr, "usage: ringpack_sim [--seeds N] [--first S] [--jobs J] [--defect NAME]\n"
                     "       ringpack_sim --seed S [--trace] [--defect NAME]\n"
-                    "       ringpack_sim --controls [--seeds N]\n");
+                    "       ringpack_sim --controls[=TABLE] [--seeds N]\n");
     return 2;
 }
 
@@ -371,9 +390,10 @@ int main(int argc, char **argv)
     static const struct option known[] = {{"seeds", 1, NULL, 'n'},    {"first", 1, NULL, 'f'},
                                           {"jobs", 1, NULL, 'j'},     {"seed", 1, NULL, 's'},
                                           {"trace", 0, NULL, 't'},    {"defect", 1, NULL, 'd'},
-                                          {"controls", 0, NULL, 'c'}, {NULL, 0, NULL, 0}};
+                                          {"controls", 2, NULL, 'c'}, {NULL, 0, NULL, 0}};
     uint64_t single = 0;
     bool controls = false;
+    const char *table = NULL;
     for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;) {
         uint64_t value = optarg ? strtoull(optarg, NULL, 10) : 0;
         switch (c) {
@@ -394,6 +414,7 @@ int main(int argc, char **argv)
             break;
         case 'c':
             controls = true;
+            table = optarg;
             break;
         case 'd':
             if (!set_defect(optarg))
@@ -409,7 +430,7 @@ int main(int argc, char **argv)
     sigaction(SIGSEGV, &action, NULL);
     sigaction(SIGBUS, &action, NULL);
     if (controls)
-        return run_controls();
+        return run_controls(table);
     struct counts counts = {0};
     if (single)
         return tell(single, &counts) ? 0 : 1;
