@@ -222,7 +222,7 @@ double rp_flow_rank_cost(const struct rp_flow *flow, uint32_t ring);
 /** Waiting of local ranks for each other. */
 struct rp_flow_imbalance rp_flow_imbalance(const struct rp_flow *flow);
 
-/* The running readers, with those of catch-up flows. */
+/* The running readers, also of catch-up flows. */
 struct rp_flow_readers {
     uint32_t count;
     uint32_t refused;           /* number of readers that use pread because io_uring was refused */

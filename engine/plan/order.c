@@ -176,7 +176,7 @@ static uint32_t read_units(const struct rp_order *order, uint64_t position, uint
     return count;
 }
 
-/* Few documents at first, so that a start is fast; more where a reader goes on. */
+/* Few documents at first, so that a start is fast; more where a reader continues. */
 static void make_ready(struct rp_order *order, uint64_t position)
 {
     bool goes_on = order->ready_count > 0 && position == order->ready_from + order->ready_count;

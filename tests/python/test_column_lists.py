@@ -88,7 +88,7 @@ def read(program, folder, made, columns):
 def test_lists_become_the_entries_of_their_documents(made, program, tmp_path, form):
     for number, table in enumerate(made.tables):
         path = write(table, tmp_path / f"v{number}.{form}")
-        if form != "arrow":  # it keeps empty rows of tables, and leaves out those of lines
+        if form != "arrow":  # it keeps empty rows of tables, and leaves out empty lines
             convert(program, "--force", "--eos", "999", "-o", tmp_path / str(number), path)
     if form == "jsonl":
         made.documents[0] = [d for d in made.documents[0] if len(d)]

@@ -194,7 +194,7 @@ class Faces:
     # ---- its lives -------------------------------------------------------------------------------
 
     def live(self):
-        """Read, kill, go on with other ranks, until the end or some hundred rows."""
+        """Read, kill, resume with other ranks, until the end or some hundred rows."""
         rows, token, worlds = set(), None, DIVISORS[self.shares]
         rows_a_step = self.config["global_batch_size"]
         for life in range(3):

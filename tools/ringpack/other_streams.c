@@ -153,7 +153,7 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
-/* Does another engine have the name of this stream's? That of a parent that was killed may still
+/* Does another engine have the name of this stream's? A child of a parent that was killed may still
  * be ending. */
 static bool is_taken(const struct rp_other_streams *engines, struct child *child)
 {
@@ -276,7 +276,7 @@ static void end_children(struct rp_other_streams *engines, bool at_once)
     }
 }
 
-/* Let the process go on once each child has started, has failed, or waits long for its name. */
+/* Let the process continue once each child has started, has failed, or waits long for its name. */
 static void settle(struct rp_other_streams *engines)
 {
     bool is_settled = true;

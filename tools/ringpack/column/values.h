@@ -19,7 +19,7 @@ struct rp_values {
 /* The choices of the command line. */
 struct rp_values_choice {
     const char *field;  /* tensor, or field of a row */
-    const char *type;   /* of a value of lists; NULL: that of the file */
+    const char *type;   /* of a value of lists; NULL: the type of the file */
     const char *folder; /* for a nameless file */
     bool bf16;          /* values of two bytes are bfloat16 */
 };

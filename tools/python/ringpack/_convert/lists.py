@@ -54,7 +54,7 @@ def row_of(lengths, place):
 
 
 def read_lines(request):
-    """Tables of lines of JSON, without those of empty lists, which `convert` leaves out."""
+    """Tables of lines of JSON, without empty lists, which `convert` leaves out."""
     path, wanted = request["path"], request["column"]
     opened = gzip.open(path) if path.endswith(".gz") else open(path, "rb")
     with opened as file:
