@@ -214,7 +214,7 @@ static int walk(const struct rp_probe *probe, const struct rp_reader_options *op
                 struct rp_sink *sink, struct rp_error *error)
 {
     struct rp_layout layout = {.eos = RP_EOS_NONE};
-    struct rp_samples samples;
+    struct rp_samples samples = {0};
     int code = find_type(probe, &layout.type, error);
     if (code == 0)
         code = rp_samples_begin(&samples, probe, error);
