@@ -191,8 +191,10 @@ uint32_t rp_words_terminal(FILE *out, const char *text, uint32_t columns);
 /** Write a text into a page, also into an attribute in double quotes. */
 void rp_words_html(FILE *out, const char *text);
 #define RP_COLUMN_WORDS_BYTES 512u
-/** A side column in one line: its name, and where its entries are or its number. */
-void rp_words_column(const struct rp_explained_entries *column, char words[RP_COLUMN_WORDS_BYTES]);
+/** A side column in one line: its name, and the place of its entries or its number. The beginning
+ * of a long path is left out, so that the line has about `bytes` bytes, at most 400. */
+void rp_words_column(const struct rp_explained_entries *column, size_t bytes,
+                     char words[RP_COLUMN_WORDS_BYTES]);
 /** The end of a text that follows its first `limit` characters. */
 const char *rp_words_after(const char *text, uint64_t limit);
 /** Copy a text, with U+FFFD for invalid UTF-8. NULL when out of memory. */

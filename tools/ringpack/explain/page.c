@@ -128,7 +128,7 @@ static void page_line(const struct rp_printer *printer, const struct rp_explaine
     fprintf(out, "<br><small>byte %" PRIu64 ", row %" PRIu64, part->byte_offset, part->file_row);
     for (uint32_t c = 0; c < part->column_count; c++) {
         char words[RP_COLUMN_WORDS_BYTES];
-        rp_words_column(&part->columns[c], words);
+        rp_words_column(&part->columns[c], 360, words);
         fputs("<br>", out);
         rp_words_html(out, words);
     }

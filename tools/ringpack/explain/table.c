@@ -82,7 +82,7 @@ static void print_part(const struct rp_printer *printer, const struct rp_explain
                rp_cmd_count_text(part->byte_offset, byte), part->file_row);
     for (uint32_t c = 0; c < part->column_count; c++) {
         char words[RP_COLUMN_WORDS_BYTES];
-        rp_words_column(&part->columns[c], words);
+        rp_words_column(&part->columns[c], room, words);
         print_line(printer, INDENT, "%s", words);
     }
     if (part->text)

@@ -160,10 +160,15 @@ char *rp_words_utf8(const char *text, size_t bytes)
     return copy;
 }
 
-void rp_words_column(const struct rp_explained_entries *column, char words[RP_COLUMN_WORDS_BYTES])
+void rp_words_column(const struct rp_explained_entries *column, size_t bytes,
+                     char words[RP_COLUMN_WORDS_BYTES])
 {
     if (column->file) {
-        size_t length = strlen(column->file), cut = length > 300 ? length - 300 : 0;
+        size_t fixed = strlen(column->name) + sizeof ": , byte 1234567890, 512 each";
+        size_t most = bytes > fixed + 16 ? bytes - fixed : 16, length = strlen(column->file);
+        size_t cut = length > most ? length - most : 0;
+        while (((unsigned char)column->file[cut] & 0xc0) == 0x80) /* the middle of a character */
+            cut++;
         snprintf(words, RP_COLUMN_WORDS_BYTES, "%s: %s%s, byte %" PRIu64 ", %" PRIu32 " each",
                  column->name, cut ? "…" : "", column->file + cut, column->byte_offset,
                  column->bytes);
