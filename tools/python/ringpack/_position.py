@@ -120,8 +120,9 @@ class Positioned(Attached):
         if isinstance(state, bytes):
             import json
 
-            state = json.loads(state)
-        self.load_state_dict(state)
+            self.load_state_dict(json.loads(state))
+        else:
+            self.load_state_dict(state)
 
     def start_prefetch(self) -> None:
         """Does nothing: an engine prefetches from its start."""
