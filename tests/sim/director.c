@@ -167,6 +167,7 @@ void director_start_trainer(struct story *story, uint32_t number)
     note_claims(story);
     trainer->done = trainer->failed = trainer->ended = trainer->detaches = false;
     trainer->at = trainer->start.row;
+    trainer->attaches = true;
     snprintf(trainer->name, sizeof trainer->name, "trainer%u.%u", trainer->rank % 100,
              trainer->replica);
     note_claims(story);

@@ -18,6 +18,9 @@
 static void note_rows(struct story *story)
 {
     story->row_low = UINT64_MAX;
+    for (uint32_t r = 0; r < story->life.trainers; r++) /* the save may not count its restart */
+        if (story->trainers[r].attaches && story->trainers[r].start.size > 0)
+            director_expect_earlier(story, story->trainers[r].at);
     story->row_peak = rp_max_u64(story->row_now, trainers_come_to(story));
 }
 

@@ -70,6 +70,7 @@ struct trainer {
     uint64_t farthest;                /* the highest `at` of this life since the last rollback */
     uint64_t kill_row; /* it is killed soon after it has taken the rows below this one; 0 = not */
     bool falls_back;   /* it restarts from another token than the newest */
+    bool attaches;     /* it was started, and the engine does not know its row yet */
     bool has_fallen_back; /* it has, in this life */
     bool done, failed, ended, detaches;
 };

@@ -136,7 +136,7 @@ static void begin(struct trainer *trainer, uint64_t row)
         life->may_wait |= life->replicas > 1 || !is_another_attached(trainer) ||
                           have_all_fallen_back(trainer->story);
     }
-    trainer->falls_back = false;
+    trainer->falls_back = trainer->attaches = false;
     note_progress(trainer->story);
 }
 
