@@ -52,7 +52,8 @@ walk() {
         mistaken "$program" "option '--help' takes no value, found \`x\`" --help=x
         option=$(grep -oE '^  (-., )?--[a-z-]+=[^ ]+' help | grep -oE -m1 -e '--[a-z].*' || :)
         [ -z "$option" ] ||
-            mistaken "$program" "option '${option%%=*}' needs a value: ${option//[/\\[}" "${option%%=*}"
+            mistaken "$program" "option '${option%%=*}' needs a value: ${option//[/\\[}" \
+                "${option%%=*}"
         words=$(sed -nE 's/^(Usage:|  or: ) ringpack [a-z]+ \[OPTION...\] ?//p' help)
         if [[ $words != *...* ]]; then # it takes a limited number
             mistaken "$program" '`x?` is one word too many' x1 x2 x3 x4 x5
