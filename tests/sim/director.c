@@ -159,6 +159,7 @@ static void note_claims(struct story *story)
 {
     story->row_peak = rp_max_u64(story->row_peak, trainers_come_to(story));
     story->row_high = rp_max_u64(story->row_high, trainers_come_to(story));
+    story->row_now = rp_max_u64(story->row_now, trainers_come_to(story));
 }
 
 void director_start_trainer(struct story *story, uint32_t number)
