@@ -159,7 +159,7 @@ static int put_zeros(const struct rp_adding *adding, struct rp_side_writer *writ
 {
     uint64_t bytes = count * writer->type.bytes;
     int code = 0;
-    memset(adding->buffer, 0, RP_COLUMN_BUFFER_BYTES);
+    memset(adding->buffer, 0, (size_t)rp_min_u64(bytes, RP_COLUMN_BUFFER_BYTES));
     while (bytes > 0 && code == 0) {
         size_t some = (size_t)rp_min_u64(bytes, RP_COLUMN_BUFFER_BYTES);
         code = rp_sidefile_add(writer, adding->buffer, some, error);
