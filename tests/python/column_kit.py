@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy
 import ringpack
+from mask_kit import index
 from convert_kit import WORKER_PYTHON
 
 
@@ -83,6 +84,23 @@ class Columns:
                 made[r, at : at + length] = own
                 at += -(-length // align) * align
         return made
+
+
+def annotated(program, folder, corpus, config):
+    """A config with an index that has two numbers of each document."""
+    path = folder / "indexed.yaml"
+    config = {**config, "index": str(folder / "all.rpi")}
+    path.write_text(json.dumps(config))
+    index(program, "-c", str(path))
+    numbers = []
+    for source, documents in zip(corpus.sources, corpus.documents):
+        n = numpy.arange(1, len(documents) + 1)
+        numbers.append({"language": -n, "score": n / 8})
+        for name, values in numbers[-1].items():
+            numpy.save(folder / f"{name}.npy", values)
+            command = [program, "annotate", "-q", "-c", str(path), "--source", source["name"]]
+            subprocess.run([*command, "--column", f"{name}={folder / name}.npy"], check=True)
+    return config, numbers
 
 
 def assert_columns(batch, columns, of_labels=(), **more):

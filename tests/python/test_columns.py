@@ -8,7 +8,7 @@ import subprocess
 import numpy
 import pytest
 import ringpack
-from column_kit import Columns, assert_columns, column, read_all
+from column_kit import Columns, annotated, assert_columns, column, read_all
 from convert_kit import convert
 from explain_kit import explain, rows_of
 from mask_kit import index
@@ -119,23 +119,6 @@ def test_columns_follow_masks_and_cuts_in_torch(program, tmp_path, device):
     rows, _ = read_all(engine, check, return_type="torch", **options)
     assert len(rows) >= 6
     assert engine.stop() == 0
-
-
-def annotated(program, folder, corpus, config):
-    """A config with an index that has two numbers of each document."""
-    path = folder / "indexed.yaml"
-    config = {**config, "index": str(folder / "all.rpi")}
-    path.write_text(json.dumps(config))
-    index(program, "-c", str(path))
-    numbers = []
-    for source, documents in zip(corpus.sources, corpus.documents):
-        n = numpy.arange(1, len(documents) + 1)
-        numbers.append({"language": -n, "score": n / 8})
-        for name, values in numbers[-1].items():
-            numpy.save(folder / f"{name}.npy", values)
-            command = [program, "annotate", "-q", "-c", str(path), "--source", source["name"]]
-            subprocess.run([*command, "--column", f"{name}={folder / name}.npy"], check=True)
-    return config, numbers
 
 
 @pytest.mark.parametrize("keys", [VERSION_1, {"align": 4, "packer_processes": True, "bos_id": 7}])

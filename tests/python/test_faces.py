@@ -5,17 +5,15 @@ killed and resumed with other ranks.
 
 RP_SEED and RP_STREAMS: the first seed, and the number of streams."""
 
-import json
 import os
 import random
-import subprocess
 from pathlib import Path
 
 import numpy
 import pytest
 import ringpack
 from calendars import BOS, EOS, with_calendar
-from column_kit import Columns, column
+from column_kit import Columns, annotated
 from mask_kit import index, random_flags
 from stream_kit import Corpus, Engine, Ranks, token_of, write_megatron
 
@@ -42,7 +40,8 @@ class Faces:
         self.heads = 1
         self.config = self.draw()
         if self.config.get("document_columns"):
-            self.annotate()
+            without = {**self.config, "document_columns": []}
+            _, self.numbers = annotated(program, self.folder, self.corpus, without)
 
     def mask(self, generator):
         """The first source has one."""
@@ -91,21 +90,6 @@ class Faces:
         if own["io"] != "mapped":
             own |= {"o_direct": draw(["on", "off"]), "prefetch_bytes": draw([2**16, 2**24])}
         return own
-
-    def annotate(self):
-        path = self.folder / "indexed.yaml"
-        path.write_text(json.dumps({**self.config, "document_columns": []}))
-        index(self.program, "-c", str(path))
-        self.numbers = []
-        for source, documents in zip(self.corpus.sources, self.corpus.documents):
-            n = numpy.arange(1, len(documents) + 1)
-            self.numbers.append({"language": -n, "score": n / 8})
-            for name, values in self.numbers[-1].items():
-                numpy.save(self.folder / f"{name}.npy", values)
-                command = [self.program, "annotate", "-q", "-c", str(path)]
-                command += ["--source", source["name"]]
-                given = f"{name}={self.folder / name}.npy"
-                subprocess.run([*command, "--column", given], check=True)
 
     # ---- a batch, made again ---------------------------------------------------------------------
 

@@ -190,6 +190,9 @@ void rp_explain_free(struct rp_row_maker *maker);
 uint32_t rp_words_terminal(FILE *out, const char *text, uint32_t columns);
 /** Write a text into a page, also into an attribute in double quotes. */
 void rp_words_html(FILE *out, const char *text);
+/** The last `bytes` bytes of a path that is too long for a line, or less, so that no character is
+ * cut. */
+const char *rp_words_tail(const char *path, size_t bytes);
 #define RP_COLUMN_WORDS_BYTES 512u
 /** A side column in one line: its name, and the place of its entries or its number. The beginning
  * of a long path is left out, so that the line has about `bytes` bytes, at most 400. */

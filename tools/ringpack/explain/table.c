@@ -52,13 +52,6 @@ static void print_row_head(struct rp_printer *printer, const struct rp_explained
                place, rp_cmd_count_text(row->tokens, tokens), row->count, when);
 }
 
-/* A path that is too long for a line is cut at its beginning. */
-static const char *tail_of(const char *path, size_t room)
-{
-    size_t length = strlen(path);
-    return length > room ? path + (length - room) : path;
-}
-
 static void print_ids(const struct rp_printer *printer, const struct rp_explained *part)
 {
     char line[LINE_BYTES];
@@ -77,7 +70,7 @@ static void print_part(const struct rp_printer *printer, const struct rp_explain
                "%6" PRIu32 "  %.80s:%" PRIu64 " +%" PRIu64 ", %s tokens, epoch %" PRIu64,
                part->place, part->source, fragment->document, fragment->offset,
                rp_cmd_count_text(fragment->length, tokens), part->epoch);
-    const char *file = tail_of(part->file, room > 48 ? room - 40 : room);
+    const char *file = rp_words_tail(part->file, room > 48 ? room - 40 : room);
     print_line(printer, INDENT, "%s%s, byte %s, row %" PRIu64, file == part->file ? "" : "…", file,
                rp_cmd_count_text(part->byte_offset, byte), part->file_row);
     for (uint32_t c = 0; c < part->column_count; c++) {

@@ -160,17 +160,23 @@ char *rp_words_utf8(const char *text, size_t bytes)
     return copy;
 }
 
+const char *rp_words_tail(const char *path, size_t bytes)
+{
+    size_t length = strlen(path);
+    path += length > bytes ? length - bytes : 0;
+    while (length > bytes && ((unsigned char)*path & 0xc0) == 0x80) /* inside of a character */
+        path++;
+    return path;
+}
+
 void rp_words_column(const struct rp_explained_entries *column, size_t bytes,
                      char words[RP_COLUMN_WORDS_BYTES])
 {
     if (column->file) {
         size_t fixed = strlen(column->name) + sizeof ": , byte 1234567890, 512 each";
-        size_t most = bytes > fixed + 16 ? bytes - fixed : 16, length = strlen(column->file);
-        size_t cut = length > most ? length - most : 0;
-        while (((unsigned char)column->file[cut] & 0xc0) == 0x80) /* the middle of a character */
-            cut++;
+        const char *file = rp_words_tail(column->file, bytes > fixed + 16 ? bytes - fixed : 16);
         snprintf(words, RP_COLUMN_WORDS_BYTES, "%s: %s%s, byte %" PRIu64 ", %" PRIu32 " each",
-                 column->name, cut ? "…" : "", column->file + cut, column->byte_offset,
+                 column->name, file == column->file ? "" : "…", file, column->byte_offset,
                  column->bytes);
     } else if (column->is_real) {
         snprintf(words, RP_COLUMN_WORDS_BYTES, "%s: %.17g", column->name, column->real);
