@@ -52,6 +52,13 @@ static int open_files(struct rp_flow *flow, struct rp_error *error)
     return code;
 }
 
+static struct rp_verified_sizes verified_sizes(const struct rp_flow_options *o)
+{
+    return (struct rp_verified_sizes){.tokens_max = (o->seq_len + 1ull) * sizeof(uint64_t),
+                                      .entries_max = rp_sidereads_part_bytes(o),
+                                      .sides = rp_corpus_sides(o->corpus)->count};
+}
+
 /* To be called before packer processes are forked: each then has its own copy. */
 static int open_verified(struct rp_flow *flow, struct rp_error *error)
 {
@@ -60,8 +67,9 @@ static int open_verified(struct rp_flow *flow, struct rp_error *error)
         return 0;
     flow->verified = rp_calloc(o->packers, sizeof *flow->verified);
     int code = flow->verified ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for packers");
+    const struct rp_verified_sizes sizes = verified_sizes(o);
     for (uint32_t i = 0; i < o->packers && code >= 0; i++)
-        code = rp_verified_open(&flow->verified[i], rp_sidereads_part_bytes(o), error);
+        code = rp_verified_open(&flow->verified[i], &sizes, error);
     return code;
 }
 
@@ -95,9 +103,8 @@ uint64_t rp_flow_prefetch_bytes(const struct rp_flow_options *options, const str
 uint64_t rp_flow_memory_bytes(const struct rp_flow_options *options, bool is_mapped)
 {
     const struct rp_arena_sizes sizes = choose_sizes(options, is_mapped);
-    uint64_t of_packer = options->verify_blocks
-                             ? rp_verified_bytes(rp_sidereads_part_bytes(options))
-                             : 0;
+    const struct rp_verified_sizes copies = verified_sizes(options);
+    uint64_t of_packer = options->verify_blocks ? rp_verified_bytes(&copies) : 0;
     return options->packers * of_packer + rp_arena_bytes(&sizes);
 }
 

@@ -144,6 +144,15 @@ static void read_lost_pages(const struct rp_pack_plan *plan, uint64_t number,
     }
 }
 
+/* Returns 0. The entries were compared when they were read, or have no hashes. */
+static int copy_entries(const struct rp_pack_plan *plan, const struct rp_transfer *side,
+                        const struct rp_side_span *span)
+{
+    const uint8_t *entries = rp_files_tokens(plan->files, plan->arena->data, side);
+    memcpy(span->to, entries + span->skip, span->bytes);
+    return 0;
+}
+
 /* Pack the side columns of transfer `i`. 1: packed; 0: the flow is stopping; or a negative code:
  * entries differ from their hashes. */
 static int pack_sides(const struct rp_pack_plan *plan, uint32_t index, uint64_t number,
@@ -153,17 +162,21 @@ static int pack_sides(const struct rp_pack_plan *plan, uint32_t index, uint64_t 
     uint8_t *slot = rp_slot_of(target, ticket->batch);
     for (uint32_t c = 0; c < plan->arena->side_count; c++) {
         struct rp_transfer side = side_of(plan, number, ticket, i, c);
-        bool is_number = c >= plan->side_files;
-        bool is_stored = !is_number && rp_transfer_stored(&side) > 0;
-        if (is_number)
+        if (c >= plan->side_files) {
             rp_write_number(target, slot, &side, c, side.data_offset);
-        if (is_stored && side.loaded_by != number && wait_for_ticket(plan, side.loaded_by) == 0)
+            continue;
+        }
+        struct rp_side_span span = rp_write_side_zeros(target, slot, &side, c, ticket->align);
+        if (rp_transfer_stored(&side) == 0)
+            continue;
+        if (side.loaded_by != number && wait_for_ticket(plan, side.loaded_by) == 0)
             return 0;
-        const uint8_t *entries = is_stored ? transfer_tokens(plan, index, &side, error) : NULL;
-        if (is_stored && !entries)
-            return error->code;
-        if (!is_number)
-            rp_write_side(target, slot, &side, c, entries, ticket->align);
+        int code = rp_files_is_checked(plan->files, &side)
+                       ? rp_verified_copy_side(&plan->verified[index], c, plan->files, &side, &span,
+                                               error)
+                       : copy_entries(plan, &side, &span);
+        if (code < 0)
+            return code;
     }
     return 1;
 }

@@ -37,9 +37,9 @@ static struct span span_of(const struct rp_geometry *g, uint32_t c,
     return (struct span){first, end, bos + first - 1};
 }
 
-void rp_write_side(const struct rp_pack_target *target, uint8_t *slot,
-                   const struct rp_transfer *transfer, uint32_t c, const uint8_t *entries,
-                   uint32_t align)
+struct rp_side_span rp_write_side_zeros(const struct rp_pack_target *target, uint8_t *slot,
+                                        const struct rp_transfer *transfer, uint32_t c,
+                                        uint32_t align)
 {
     const struct rp_geometry *g = &target->geometry;
     size_t bytes = g->sides[c].bytes, places = rp_places(transfer->fragment.length, align);
@@ -48,9 +48,8 @@ void rp_write_side(const struct rp_pack_target *target, uint8_t *slot,
     size_t count = span.end - span.first, after = span.place + count;
     RP_DASSERT(transfer->offset + places <= g->seq_len && after <= places);
     memset(to, 0, span.place * bytes);
-    if (count > 0)
-        memcpy(to + span.place * bytes, entries + span.first * bytes, count * bytes);
     memset(to + after * bytes, 0, (places - after) * bytes);
+    return (struct rp_side_span){to + span.place * bytes, span.first * bytes, count * bytes};
 }
 
 void rp_write_number(const struct rp_pack_target *target, uint8_t *slot,

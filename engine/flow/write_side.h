@@ -5,11 +5,18 @@
 
 #include "flow/write_row.h"
 
-/** Write column c of a transfer: its stored entries (rp_transfer_stored of them), and zeros in its
- * other places. */
-void rp_write_side(const struct rp_pack_target *target, uint8_t *slot,
-                   const struct rp_transfer *transfer, uint32_t c, const uint8_t *entries,
-                   uint32_t align);
+/* The entries of a fragment and their places: `bytes` of the stored entries (rp_transfer_stored of
+ * them), which begin `skip` bytes into these. */
+struct rp_side_span {
+    uint8_t *to;
+    uint64_t skip, bytes;
+};
+
+/** Write zeros into the places of column c of a transfer that have no entry. The caller copies the
+ * entries to the others. */
+struct rp_side_span rp_write_side_zeros(const struct rp_pack_target *target, uint8_t *slot,
+                                        const struct rp_transfer *transfer, uint32_t c,
+                                        uint32_t align);
 
 /** Write column c of a transfer, a number of its document. */
 void rp_write_number(const struct rp_pack_target *target, uint8_t *slot,

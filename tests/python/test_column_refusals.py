@@ -143,18 +143,29 @@ WAYS = [{"io": "pread"}, {"io": "mapped"}, {"io": "mapped", "packer_processes": 
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(map(str, way.values())))
-def test_a_flipped_bit_is_found_where_it_is_read(corpus, columns, program, tmp_path, way):
-    path = tmp_path / "0-1.weight.col"
+@pytest.mark.parametrize("name", ["weight", "teacher"])
+def test_a_flipped_bit_is_found_where_it_is_read(corpus, columns, program, tmp_path, way, name):
+    """In a block of several fragments, and in one that lies inside a fragment."""
+    wide, block = Columns(corpus, None, {"teacher": ("<i4", 128)}, SEED), 1
+    wide.write(program, tmp_path)
+    path = tmp_path / f"0-0.{name}.col"
     data = bytearray(path.read_bytes())
-    data[4096 + 4 * 700] ^= 4
+    if name == "teacher":  # the middle of the shard's longest document
+        ends = [end for end in wide.starts[0].tolist() if 512 * end <= len(data) - 8192]
+        first, end = max(zip(ends, ends[1:]), key=lambda pair: pair[1] - pair[0])
+        assert end - first >= 24, "a block lies inside it"
+        block = 1 + 512 * (first + end) // 2 // 4096
+    data[4096 * block + 2800] ^= 4
     path.write_bytes(data)
-    engine = Engine(program, tmp_path, config_of(corpus, **way), wait=False)
+    config = config_of(corpus, columns=[name], seq_len=256, **way)
+    engine = Engine(program, tmp_path, config, wait=False)
     assert engine.wait() != 0  # it reads ahead, and may be gone before a trainer comes
     told = engine.log()
-    assert "0-1.weight.col: block 1 (bytes 4096 to 8192) differs from its hash" in told, told
+    place = f"bytes {4096 * block} to {4096 * (block + 1)}"
+    assert f"0-0.{name}.col: block {block} ({place}) differs from its hash" in told, told
     command = [program, "column", "-c", str(tmp_path / "e2e.yaml"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 2 and "0-1.weight.col: block 1: expected hash" in done.stderr
+    assert done.returncode == 2 and f"{path.name}: block {block}: expected hash" in done.stderr
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(map(str, way.values())))

@@ -21,8 +21,8 @@ LAYOUT = [
     ("npy", "i32", 1, [11]),
     ("llmc", "u32", 1, [10]),
 ]
-KINDS = {"weight": ("<f4", 1), "logprob": ("<f2", 1), "teacher": ("<i4", 16)}
-SEQ_LEN = 48
+KINDS = {"weight": ("<f4", 1), "logprob": ("<f2", 1), "teacher": ("<i4", 128)}
+SEQ_LEN = 48  # a row of `teacher` has whole blocks inside fragments
 
 
 @pytest.fixture
@@ -241,7 +241,7 @@ def test_explain_shows_the_entries_of_each_fragment(corpus, columns, program, tm
             found += 1
     assert found > 50
     shown = explain(program, "-c", path, "--row", "3")
-    assert ".weight.col, byte " in shown and ", 64 each" in shown and "  score: " in shown
+    assert ".weight.col, byte " in shown and ", 512 each" in shown and "  score: " in shown
 
 
 def test_identity_has_columns_only_where_they_are_used(corpus, columns, program, tmp_path):
@@ -257,7 +257,7 @@ def test_identity_has_columns_only_where_they_are_used(corpus, columns, program,
     plain, used = contract(columns=[], label_columns=[]), contract()
     assert "column" not in plain
     assert "columns=weight,teacher,logprob\n" in used
-    for line in "column[logprob].type=f16, label", "column[teacher].type=i32x16":
+    for line in "column[logprob].type=f16, label", "column[teacher].type=i32x128":
         assert f"{line}\n" in used
     assert plain.split("\n\n")[0] == used.split("\n\n")[0]
 
