@@ -130,7 +130,7 @@ class Bench:
         """The keys of the one task that is measured everywhere."""
         s = self.settings
         return {"sources": s["corpus"], "seq_len": s["seq_len"], "batch_size": s["batch_size"],
-                "packing": s["packing"], "num_epochs": s["epochs"], **more}
+                "packing": s["packing"], "num_epochs": s["epochs"], "stream_version": 2, **more}
 
     def warm(self):
         """The corpus into the page cache, after a task that has thrown it out."""

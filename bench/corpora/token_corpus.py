@@ -74,7 +74,7 @@ def make_index(folder, documents, seed=0):
     return path
 
 
-def aligned_reads(path, block=4096):
+def aligned_reads(path, block=4096, width=2):
     """The whole blocks that a reader of single documents has to fetch: {bytes of a read: how
     many}."""
     with open(Path(path).with_suffix(".idx"), "rb") as file:
@@ -83,6 +83,7 @@ def aligned_reads(path, block=4096):
         file.seek(34)
         lengths = numpy.fromfile(file, "<i4", count)
         starts = numpy.fromfile(file, "<i8", count)
-    first, last = starts // block, -(-(starts + 2 * lengths.astype("<i8")) // block)
+    begins, sizes = starts // 2 * width, lengths.astype("<i8") * width
+    first, last = begins // block, -(-(begins + sizes) // block)
     sizes, counts = numpy.unique((last - first) * block, return_counts=True)
     return dict(zip(sizes.tolist(), counts.tolist()))

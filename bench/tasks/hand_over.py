@@ -30,7 +30,9 @@ PYTHON_TRAINER = """
 import itertools, json, sys, time
 import ringpack
 run_dir, batches, kind, *names = sys.argv[1:]
-loader = ringpack.Loader(run="bench", run_dir=run_dir, start_engine=False, return_type=kind)
+kinds = {"views": {"return_type": "torch", "copy": False}}
+loader = ringpack.Loader(run="bench", run_dir=run_dir, start_engine=False,
+                         **kinds.get(kind, {"return_type": kind}))
 def skip(batches):
     for batch in itertools.islice(loader, batches):
         pass
@@ -147,11 +149,12 @@ class HandOver:
             return self._python(PYTHON_TRAINER, BATCHES, kind, *looks, python=python)
 
     def _next_torch(self, python):
-        """Dropped and held take turns as the sides do: each is the first in a process in every
-        other round."""
-        found = self._next_python("torch", *self.tensor_looks, python=python)
+        """Views, dropped and held, take turns as the sides do: each is the first in a process in
+        every other round. Copies, which are the default, have a process of their own."""
+        found = self._next_python("views", *self.tensor_looks, python=python)
         self.tensor_looks.reverse()
-        return found["drop"], found["hold"]
+        copied = self._next_python("torch", "drop", python=python)
+        return found["drop"], found["hold"], copied["drop"]
 
     def next(self):
         """ns per next() and release of small batches, in C and in Python: with no view taken,
@@ -162,7 +165,7 @@ class HandOver:
         names, side_of_tensors = [*sides], self._side_of_tensors()
         in_c, *in_python, tensors = self._by_turns(self._next_c, *sides.values(), side_of_tensors)
         if tensors[0] is not None:
-            names += ["_torch", "_torch_held"]
+            names += ["_torch", "_torch_held", "_torch_copied"]
             in_python += zip(*tensors)
         found = {"next_c_ns": in_c}
         for name, ns in zip(names, in_python, strict=True):
@@ -171,7 +174,7 @@ class HandOver:
         return found
 
     def _side_of_tensors(self):
-        """The measurement of two values; without torch, None."""
+        """The measurement of three values; without torch, None."""
         python = python_with_torch()
         if python is None:
             self.bench.note("hand-over: no torch here (bench/peers/setup installs it): tensors were"
