@@ -409,11 +409,12 @@ int rp_cmd_column(int argc, char **argv)
             "and `label_columns` of a config bring it into batches.",
         .notes =
             "Values are in .npy or .safetensors, or in lists of rows of Parquet, Arrow, Lance or "
-            "JSON Lines, with a value for each token of a document and a list for each document. "
-            "An array has a row for each token of the token files, in the order of the shards: one "
-            "dimension, or two with the values of a token in a row of at most 512 bytes. Tokens "
-            "that separate documents have rows too. Several files are read in bytewise order of "
-            "their names; if there are as many as shards, each must have the rows of its shard.\n\n"
+            "JSON Lines (plain, .gz, .zst), with a value for each token of a document and a list "
+            "for each document. An array has a row for each token of the token files, in the order "
+            "of the shards: one dimension, or two with the values of a token in a row of at most "
+            "512 bytes. Tokens that separate documents have rows too. Several files are read in "
+            "bytewise order of their names; if there are as many as shards, each must have the "
+            "rows of its shard.\n\n"
             "The column of PREFIX.bin is PREFIX.NAME.col, with a hash of each 4096 bytes; that of "
             "an object is an object next to it. A run that uses it need not stop for a new column, "
             "but it ends if one that it reads is replaced.",
