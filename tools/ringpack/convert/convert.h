@@ -219,6 +219,15 @@ void rp_output_discard(struct rp_output *output);
  * PREFIX (parts_lock.c). */
 RP_MUST_CHECK int rp_output_lock(const char *prefix, struct rp_error *error);
 
+/* tokenizer_file.c: a tokenizer by the word of --tokenizer */
+
+/** A folder stands for the tokenizer.json in it, whose path *name becomes; the caller frees *made.
+ */
+RP_MUST_CHECK int rp_tokenizer_find(const char **name, char **made, struct rp_error *error);
+/** Its name for people: the folder's if the file is a tokenizer.json. The caller frees it; NULL: no
+ * memory. */
+char *rp_tokenizer_title(const char *path);
+
 /* The choice of a tokenizer. The strings stay the caller's. */
 struct rp_tokenizer_choice {
     const char *name;      /* "bytes", or the path of a tokenizer.json */
