@@ -29,6 +29,7 @@
 #include "corpus/gunzip.h"
 #include "corpus/mask.h"
 #include "corpus/spanfile.h"
+#include "corpus/tokenizer_id.h"
 #include "object/fetch.h"
 
 /* Returned by functions that say so; neither is an error. */
@@ -227,6 +228,9 @@ RP_MUST_CHECK int rp_tokenizer_find(const char **name, char **made, struct rp_er
 /** Its name for people: the folder's if the file is a tokenizer.json. The caller frees it; NULL: no
  * memory. */
 char *rp_tokenizer_title(const char *path);
+/** Its name and hash, as PREFIX.tokens.json and side columns have them. */
+RP_MUST_CHECK int rp_tokenizer_identify(const char *name, struct rp_tokenizer_id *id,
+                                        struct rp_error *error);
 
 /* The choice of a tokenizer. The strings stay the caller's. */
 struct rp_tokenizer_choice {

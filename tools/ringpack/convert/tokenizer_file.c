@@ -39,3 +39,33 @@ char *rp_tokenizer_title(const char *path)
         begin--;
     return rp_asprintf("%.*s", (int)(end - begin), begin);
 }
+
+static int hash_file(const char *path, struct rp_hash128 *hash, struct rp_error *error)
+{
+    struct rp_map file;
+    int code = rp_map_open(&file, path, error);
+    if (code < 0)
+        return code;
+    *hash = rp_hash128(file.data, file.bytes);
+    rp_map_close(&file);
+    return 0;
+}
+
+int rp_tokenizer_identify(const char *name, struct rp_tokenizer_id *id, struct rp_error *error)
+{
+    char *made, *title = NULL;
+    *id = (struct rp_tokenizer_id){.hash = rp_hash128(name, strlen(name))}; /* of `bytes` */
+    int code = rp_tokenizer_find(&name, &made, error);
+    if (code == 0 && strcmp(name, "bytes"))
+        code = hash_file(name, &id->hash, error);
+    if (code == 0) {
+        title = rp_tokenizer_title(name);
+        code = title ? 0 : rp_fail(error, -ENOMEM, NULL, "no memory for a name");
+    }
+    if (title)
+        rp_text_make_utf8(title);
+    snprintf(id->name, sizeof id->name, "%s", title ? title : "");
+    free(title);
+    free(made);
+    return code;
+}
