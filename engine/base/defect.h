@@ -64,6 +64,7 @@
     X(side_of_neighbour, "each token has the entry of the next token of the file")                 \
     X(side_not_shifted, "side columns of labels are not shifted as labels are")                    \
     X(ignore_side_length, "the entries of a side column are not counted when it is opened")        \
+    X(ignore_side_tokenizer, "the tokenizer of a side column is not compared with the tokens'")    \
     X(trust_hashes_of_store, "fetched hashes of a side column are not compared with its header")   \
     X(trust_side_size, "the size of a side column's file is not compared with its header")         \
     X(value_for_inserted, "a token without a value in a list takes the value of the next one")     \

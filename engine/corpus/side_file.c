@@ -27,6 +27,8 @@ enum {
     AT_ENTRIES = 24,
     AT_BLOCKS = 32,
     AT_CONTENT = 40,
+    AT_TOKENIZER = 56,
+    AT_TOKENIZER_NAME = 72,
     AT_CHECK = RP_BLOCK_BYTES - 16,
 };
 _Static_assert(RP_SIDE_DATA_OFFSET == RP_BLOCK_BYTES, "the header is a block");
@@ -108,6 +110,10 @@ int rp_sidefile_take_header(struct rp_side_file *file, const uint8_t header[RP_S
                                        rp_load_u32(header + AT_BYTES)};
     file->entries = rp_load_u64(header + AT_ENTRIES);
     file->content = rp_hash128_load(header + AT_CONTENT);
+    file->tokenizer.hash = rp_hash128_load(header + AT_TOKENIZER);
+    memcpy(file->tokenizer.name, header + AT_TOKENIZER_NAME, sizeof file->tokenizer.name);
+    if (file->tokenizer.name[sizeof file->tokenizer.name - 1])
+        return rp_sidefile_fail(file->path, "the name of its tokenizer has no end", error);
     if (!is_type(&file->type) || !rp_mul_u64(file->entries, file->type.bytes, &data) ||
         data > INT64_MAX || blocks != 1 + rp_div_up(data, RP_BLOCK_BYTES))
         return rp_sidefile_fail(file->path, "its header has impossible numbers", error);
@@ -141,18 +147,35 @@ static int open_file(struct rp_side_file *file, int fd, uint64_t bytes, struct r
     return code;
 }
 
-int rp_sidefile_open(struct rp_side_file *file, const char *token_path, const char *name,
+/* Takes the path. */
+static int open_path(struct rp_side_file *file, char *path, const char *subject,
                      struct rp_error *error)
 {
-    *file = (struct rp_side_file){.path = rp_sidefile_path(token_path, name)};
+    *file = (struct rp_side_file){.path = path};
     uint64_t bytes = 0;
-    if (!file->path)
-        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", token_path);
+    if (!path)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", subject);
     int fd = rp_file_open_read(file->path, &bytes, error);
     int code = fd < 0 ? fd : open_file(file, fd, bytes, error);
     if (fd >= 0)
         close(fd);
     return code;
+}
+
+int rp_sidefile_open(struct rp_side_file *file, const char *token_path, const char *name,
+                     struct rp_error *error)
+{
+    return open_path(file, rp_sidefile_path(token_path, name), token_path, error);
+}
+
+int rp_sidefile_open_path(struct rp_side_file *file, const char *path, struct rp_error *error)
+{
+    return open_path(file, strdup(path), path, error);
+}
+
+bool rp_sidefile_is_file(const char *path)
+{
+    return rp_file_begins(path, magic, sizeof magic);
 }
 
 void rp_sidefile_close(struct rp_side_file *file)
@@ -256,6 +279,9 @@ static void make_header(const struct rp_side_writer *writer, uint8_t header[RP_B
     rp_store_u64(header + AT_BLOCKS, writer->block_count);
     rp_hash128_store(header + AT_CONTENT,
                      rp_hash128(writer->hashes, writer->block_count * sizeof(uint64_t)));
+    rp_hash128_store(header + AT_TOKENIZER, writer->tokenizer.hash);
+    snprintf((char *)header + AT_TOKENIZER_NAME, sizeof writer->tokenizer.name, "%s",
+             writer->tokenizer.name);
     rp_hash128_store(header + AT_CHECK, rp_hash128(header, AT_CHECK));
 }
 

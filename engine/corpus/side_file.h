@@ -12,7 +12,10 @@
  *     24  u64  entries
  *     32  u64  B, the blocks of 4096 bytes before the hashes
  *     40   16  XXH3-128 of the hashes
- *     56       zeros
+ *     56   16  values that are token ids: hash of their tokenizer (tokenizer_id.h); zeros: none
+ *              declared, as in every file before there was this field
+ *     72   48  its name, with a NUL; for people
+ *    120       zeros
  *   4080   16  XXH3-128 of bytes 0 .. 4079
  *   4096       entries, then zeros to the end of a block
  *  B*4096      u64 XXH3-64 of each block; 0 for block 0, which has a hash of its own
@@ -26,6 +29,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "corpus/corpus.h"
+#include "corpus/tokenizer_id.h"
 #include "ringpack/batch.h"
 
 #define RP_SIDE_DATA_OFFSET 4096u
@@ -48,8 +52,9 @@ struct rp_side_file {
     struct rp_map map;    /* the file, or the hashes of an object */
     struct rp_side_type type;
     uint64_t entries;
-    struct rp_hash128 content; /* hash of the hashes */
-    struct rp_shard shard;     /* the file as the flow reads it: up to the hashes */
+    struct rp_hash128 content; /* hash of the hashes; the header is not in it */
+    struct rp_tokenizer_id tokenizer;
+    struct rp_shard shard; /* the file as the flow reads it: up to the hashes */
 };
 
 /** The name of the file of a shard; the caller frees it. NULL when out of memory. */
@@ -57,6 +62,11 @@ char *rp_sidefile_path(const char *token_path, const char *name);
 /** Open and check the header and the size; the entries are checked where they are read. */
 RP_MUST_CHECK int rp_sidefile_open(struct rp_side_file *file, const char *token_path,
                                    const char *name, struct rp_error *error);
+/** The same by its own path. */
+RP_MUST_CHECK int rp_sidefile_open_path(struct rp_side_file *file, const char *path,
+                                        struct rp_error *error);
+/** Whether a file begins as a column. */
+bool rp_sidefile_is_file(const char *path);
 /** Take the header of a file or object of `bytes` bytes, whose path is in *file. -RP_E_CORRUPT or
  * -RP_E_VERSION. */
 RP_MUST_CHECK int rp_sidefile_take_header(struct rp_side_file *file,
@@ -73,7 +83,8 @@ RP_MUST_CHECK int rp_sidefile_compare(const struct rp_side_file *file, uint64_t 
 struct rp_side_writer {
     struct rp_new_file file;
     struct rp_side_type type;
-    uint8_t *block; /* the block that is being filled */
+    struct rp_tokenizer_id tokenizer; /* set it before the end; zeros: none declared */
+    uint8_t *block;                   /* the block that is being filled */
     uint64_t *hashes;
     uint64_t bytes, block_count, capacity; /* written so far; hashes */
 };

@@ -11,11 +11,13 @@
 #include "base/defect.h"
 #include "base/mem.h"
 #include "base/own_dir.h"
+#include "base/stop.h"
 #include "object/fetch.h"
 #include "object/url.h"
 
 #define GROUP 128u
 #define PIECE_BYTES (8u << 20)
+#define FETCHED_BYTES_MAX (64u << 20) /* of hashes in memory; those of one object may be more */
 
 static int fail_memory(const char *name, struct rp_error *error)
 {
@@ -45,25 +47,41 @@ static bool are_right(const struct rp_side_file *file, const void *hashes)
            RP_DEFECT(trust_hashes_of_store);
 }
 
-/* Map the hashes that an earlier start has fetched. */
+/* The file of this machine that has them; the caller frees the name. */
+static char *hashes_path(const struct rp_side_file *file, const char *directory)
+{
+    char hash[RP_HASH_HEX_BYTES];
+    return rp_asprintf("%s/%s.hashes", directory, rp_hash128_hex(file->content, hash));
+}
+
+/* Map a file of hashes. */
 static bool map_hashes(struct rp_side_file *file, const char *path)
 {
     if (rp_map_open(&file->map, path, NULL) < 0)
         return false;
-    if (file->map.bytes == hash_bytes(file) && are_right(file, file->map.data))
+    if (file->map.bytes == hash_bytes(file) && are_right(file, file->map.data)) {
+        file->shard.block_hashes = (const uint64_t *)(const void *)file->map.data;
         return true;
+    }
     rp_map_close(&file->map);
     file->map = (struct rp_map){0};
     return false;
 }
 
-static int fetch_range(const struct rp_side_file *file, uint64_t offset, uint64_t bytes,
-                       uint8_t *to, struct rp_error *error)
+/* Map the hashes that an earlier start has fetched. */
+static bool find_hashes(struct rp_side_file *file, const char *directory)
+{
+    char *path = hashes_path(file, directory);
+    bool is_found = path && map_hashes(file, path);
+    free(path);
+    return is_found;
+}
+
+/* A range in pieces. Returns their number, at most rp_div_up(bytes, PIECE_BYTES). */
+static size_t cut_range(const struct rp_side_file *file, uint64_t offset, uint64_t bytes,
+                        uint8_t *to, struct rp_fetch_part *parts)
 {
     size_t pieces = (size_t)rp_div_up(bytes, PIECE_BYTES);
-    struct rp_fetch_part *parts = rp_calloc(pieces, sizeof *parts);
-    if (!parts)
-        return rp_fail(error, -ENOMEM, NULL, "%s: no memory to read it", file->path);
     for (size_t i = 0; i < pieces; i++) {
         uint64_t at = i * (uint64_t)PIECE_BYTES;
         parts[i] = (struct rp_fetch_part){.url = file->url,
@@ -73,46 +91,79 @@ static int fetch_range(const struct rp_side_file *file, uint64_t offset, uint64_
                                           .total = file->shard.bytes};
         snprintf(parts[i].identity, sizeof parts[i].identity, "%s", file->identity);
     }
-    int code = rp_fetch_parts(parts, pieces, error);
+    return pieces;
+}
+
+/* Compare fetched hashes with the header, write them to a file of this machine and map it. */
+static int keep_hashes(struct rp_side_file *file, const char *directory, const uint8_t *hashes,
+                       struct rp_error *error)
+{
+    if (!are_right(file, hashes))
+        return rp_sidefile_fail(file->path, "its block hashes differ from the hash of them", error);
+    char *path = hashes_path(file, directory);
+    int code = path ? rp_file_replace(path, hashes, (size_t)hash_bytes(file), error)
+                    : rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", file->path);
+    if (code == 0 && !map_hashes(file, path))
+        code = rp_fail(error, -RP_E_CORRUPT, "check the disk (dmesg)",
+                       "%s: other bytes were read than written", path);
+    free(path);
+    return code;
+}
+
+/* Fetch the hashes of some objects together: `bytes` of all of them. */
+static int fetch_hashes(struct rp_side_file *const *files, size_t count, uint64_t bytes,
+                        const char *directory, struct rp_error *error)
+{
+    size_t piece_count = 0;
+    struct rp_fetch_part *parts = rp_calloc(count + (size_t)(bytes / PIECE_BYTES), sizeof *parts);
+    uint8_t *hashes = malloc((size_t)bytes), *to = hashes;
+    int code = parts && hashes
+                   ? 0
+                   : rp_fail(error, -ENOMEM, NULL, "%s: no memory for its hashes", files[0]->path);
+    for (size_t i = 0; i < count && code == 0; to += hash_bytes(files[i++]))
+        piece_count += cut_range(files[i], files[i]->shard.block_count * RP_BLOCK_BYTES,
+                                 hash_bytes(files[i]), to, parts + piece_count);
+    if (code == 0)
+        code = rp_fetch_parts(parts, piece_count, error);
+    to = hashes;
+    for (size_t i = 0; i < count && code == 0; to += hash_bytes(files[i++])) {
+        code = rp_stop_check(error);
+        if (code == 0)
+            code = keep_hashes(files[i], directory, to, error);
+    }
+    free(hashes);
     free(parts);
     return code;
 }
 
-static int fetch_hashes(struct rp_side_file *file, const char *path, struct rp_error *error)
+/* Fetch the hashes that no file of this machine has, many at a time. */
+static int take_hashes(struct rp_side_object *objects, size_t count, const char *directory,
+                       struct rp_error *error)
 {
-    uint64_t bytes = hash_bytes(file);
-    uint8_t *hashes = malloc((size_t)bytes);
-    if (!hashes)
-        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for its hashes", file->path);
-    int code = fetch_range(file, file->shard.block_count * RP_BLOCK_BYTES, bytes, hashes, error);
-    if (code == 0 && !are_right(file, hashes))
-        code = rp_sidefile_fail(file->path, "its block hashes differ from the hash of them", error);
-    if (code == 0)
-        code = rp_file_replace(path, hashes, (size_t)bytes, error);
-    free(hashes);
-    if (code == 0 && !map_hashes(file, path))
-        code = rp_fail(error, -RP_E_CORRUPT, "check the disk (dmesg)",
-                       "%s: other bytes were read than written", path);
-    return code;
-}
-
-static int take_hashes(struct rp_side_file *file, const char *directory, struct rp_error *error)
-{
-    char hash[RP_HASH_HEX_BYTES];
-    char *path = rp_asprintf("%s/%s.hashes", directory, rp_hash128_hex(file->content, hash));
-    int code = path ? 0 : rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", file->path);
-    if (code == 0 && !map_hashes(file, path))
-        code = fetch_hashes(file, path, error);
-    free(path);
-    if (code == 0)
-        file->shard.block_hashes = (const uint64_t *)(const void *)file->map.data;
-    return code;
+    struct rp_side_file *absent[GROUP];
+    uint64_t bytes = 0;
+    size_t absent_count = 0;
+    int code = 0;
+    for (size_t i = 0; i < count && code == 0; i++) {
+        struct rp_side_file *file = objects[i].file;
+        if (find_hashes(file, directory))
+            continue;
+        if (absent_count > 0 && bytes + hash_bytes(file) > FETCHED_BYTES_MAX) {
+            code = fetch_hashes(absent, absent_count, bytes, directory, error);
+            bytes = absent_count = 0;
+        }
+        absent[absent_count++] = file;
+        bytes += hash_bytes(file);
+    }
+    return code < 0 || absent_count == 0
+               ? code
+               : fetch_hashes(absent, absent_count, bytes, directory, error);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
 static int take_object(struct rp_side_object *object, const struct rp_fetch_part *head,
-                       const char *directory, struct rp_error *error)
+                       struct rp_error *error)
 {
     struct rp_side_file *file = object->file;
     int code = head->error.code;
@@ -133,7 +184,7 @@ static int take_object(struct rp_side_object *object, const struct rp_fetch_part
     file->shard.url = file->url;
     file->shard.identity = file->identity;
     file->shard.bytes = head->total; /* each reply has it */
-    return take_hashes(file, directory, error);
+    return 0;
 }
 
 static int open_group(struct rp_side_object *objects, size_t count, const char *name,
@@ -153,7 +204,9 @@ static int open_group(struct rp_side_object *objects, size_t count, const char *
     if (code == 0)
         code = rp_fetch_heads(heads, count, error);
     for (size_t i = 0; i < count && code == 0; i++)
-        code = take_object(&objects[i], &heads[i], directory, error);
+        code = take_object(&objects[i], &heads[i], error);
+    if (code == 0)
+        code = take_hashes(objects, count, directory, error);
     free(heads);
     free(bytes);
     return code;
@@ -176,11 +229,12 @@ int rp_sideobjects_open(struct rp_side_object *objects, size_t count, const char
 int rp_sideobject_verify(const struct rp_side_file *file, struct rp_error *error)
 {
     uint64_t end = file->shard.block_count * RP_BLOCK_BYTES;
+    struct rp_fetch_part part;
     uint8_t *piece = malloc(PIECE_BYTES);
     int code = piece ? 0 : rp_fail(error, -ENOMEM, NULL, "%s: no memory to read it", file->path);
     for (uint64_t at = RP_SIDE_DATA_OFFSET; at < end && code == 0; at += PIECE_BYTES) {
         uint64_t bytes = rp_min_u64(PIECE_BYTES, end - at);
-        code = fetch_range(file, at, bytes, piece, error);
+        code = rp_fetch_parts(&part, cut_range(file, at, bytes, piece, &part), error);
         if (code == 0)
             code = rp_sidefile_compare(file, at / RP_BLOCK_BYTES, piece, bytes, error);
     }

@@ -127,6 +127,47 @@ static int take_type(struct rp_side_info *info, const struct rp_side_file *file,
                    "%s: expected %s, as in %s, found %s", file->path, expected, first->path, found);
 }
 
+static int fail_tokenizer(const char *path, const struct rp_tokenizer_id *id,
+                          const struct rp_tokenizer_id *expected, const char *owner,
+                          const char *owner_name, struct rp_error *error)
+{
+    char texts[2][RP_TOKENIZER_TEXT_BYTES];
+    return rp_fail(error, -RP_E_MISMATCH,
+                   "write ids of the tokenizer of the tokens: `ringpack column … --tokenizer T "
+                   "--replace`; a column that is meant to have other ids is written without "
+                   "--tokenizer",
+                   "%s: tokenizer: expected %s, as of %s `%s`, found %s", path,
+                   rp_ids_tokenizer_text(expected, texts[0]), owner, owner_name,
+                   rp_ids_tokenizer_text(id, texts[1]));
+}
+
+int rp_sides_check_tokenizer(const struct rp_corpus *corpus, const struct rp_tokenizer_id *id,
+                             const char *path, struct rp_error *error)
+{
+    const struct rp_tokenizer_known *known = &corpus->tokenizer;
+    bool are_known = rp_ids_know_tokenizer(id) && rp_ids_know_tokenizer(&known->id);
+    if (!are_known || rp_hash128_equal(id->hash, known->id.hash))
+        return 0;
+    return fail_tokenizer(path, id, &known->id, "source", known->source, error);
+}
+
+/* Also without a known tokenizer of the tokens, a run has columns of one. */
+static int take_tokenizer(struct rp_sides *sides, const struct rp_corpus *corpus,
+                          struct rp_side_info *info, const struct rp_side_file *file,
+                          struct rp_error *error)
+{
+    const struct rp_tokenizer_id *id = &file->tokenizer;
+    if (!rp_ids_know_tokenizer(id) || RP_DEFECT(ignore_side_tokenizer))
+        return 0;
+    sides->declares = sides->declares ? sides->declares : file;
+    info->tokenizer = *id;
+    int code = rp_sides_check_tokenizer(corpus, id, file->path, error);
+    if (code == 0 && !rp_hash128_equal(id->hash, sides->declares->tokenizer.hash))
+        code = fail_tokenizer(file->path, id, &sides->declares->tokenizer, "column",
+                              sides->declares->path, error);
+    return code;
+}
+
 /* The shards that are objects, all of them together. */
 static int open_objects(struct rp_sides *sides, const struct rp_corpus *corpus, uint32_t c,
                         const struct rp_corpus_spec *spec, struct rp_error *error)
@@ -185,6 +226,8 @@ static int open_column(struct rp_sides *sides, const struct rp_corpus *corpus, u
             code = check_entries(&files[i], shard, sides->token_offset[i], error);
         if (code == 0)
             code = take_type(info, &files[i], i, files, error);
+        if (code == 0)
+            code = take_tokenizer(sides, corpus, info, &files[i], error);
         rp_hasher_add(&hasher, &files[i].content, sizeof files[i].content);
     }
     info->content = rp_hasher_finish(&hasher);

@@ -16,13 +16,15 @@ struct rp_side_info {
     char name[RP_SIDE_NAME_BYTES];
     struct rp_side_type type;
     enum rp_side_of of;
-    uint64_t file_bytes;       /* of its files, objects left out */
-    struct rp_hash128 content; /* over its files, in the order of the shards */
+    struct rp_tokenizer_id tokenizer; /* that one of its files declares, as all that do */
+    uint64_t file_bytes;              /* of its files, objects left out */
+    struct rp_hash128 content;        /* over its files, in the order of the shards */
 };
 
 struct rp_sides {
     uint32_t count, all; /* columns of tokens, which have files; with the columns of documents */
     uint32_t shards, sources;
+    const struct rp_side_file *declares; /* the first file that declares a tokenizer, or NULL */
     struct rp_side_info columns[RP_SIDES_MAX];
     struct rp_side_file *files; /* [count * shards] */
     uint64_t *token_offset;     /* [shards]: byte of the first token in the token file */
@@ -37,7 +39,8 @@ struct rp_sides_spec {
 };
 
 /** Open the columns of every shard of a corpus that is open. Refuses by name: a shard without one,
- * another length, another type than other shards have, formats whose tokens are not one run. */
+ * another length, another type than other shards have, a tokenizer that is not that of the tokens
+ * or of another column, formats whose tokens are not one run. */
 RP_MUST_CHECK int rp_sides_open(struct rp_sides *sides, const struct rp_corpus *corpus,
                                 const struct rp_corpus_spec *spec, struct rp_error *error);
 void rp_sides_close(struct rp_sides *sides);
@@ -47,6 +50,12 @@ void rp_sides_close(struct rp_sides *sides);
 RP_MUST_CHECK int rp_sides_count_entries(const struct rp_corpus *corpus, uint32_t shard,
                                          const char *name, uint64_t *entries,
                                          uint64_t *token_offset, struct rp_error *error);
+
+/** Compare the tokenizer of a column at `path` with that of the tokens; one that is not known is
+ * compared with none. -RP_E_MISMATCH. */
+RP_MUST_CHECK int rp_sides_check_tokenizer(const struct rp_corpus *corpus,
+                                           const struct rp_tokenizer_id *id, const char *path,
+                                           struct rp_error *error);
 
 /** The columns of the corpus; `count` may be 0. */
 const struct rp_sides *rp_corpus_sides(const struct rp_corpus *corpus);

@@ -64,26 +64,29 @@ int rp_ids_read_tokenizer(struct rp_tokenizer_id *id, const char *token_path,
     return code == -ENOENT ? 0 : code;
 }
 
-static void write_text(const struct rp_tokenizer_id *id, char *text, size_t bytes)
+char *rp_ids_tokenizer_text(const struct rp_tokenizer_id *id, char text[RP_TOKENIZER_TEXT_BYTES])
 {
     char hex[RP_HASH_HEX_BYTES];
-    snprintf(text, bytes, "%s (%s)", id->name, rp_hash128_hex(id->hash, hex));
+    if (rp_ids_know_tokenizer(id))
+        snprintf(text, RP_TOKENIZER_TEXT_BYTES, "%s (%s)", id->name, rp_hash128_hex(id->hash, hex));
+    else
+        snprintf(text, RP_TOKENIZER_TEXT_BYTES, "none declared");
+    return text;
 }
 
 int rp_ids_take_tokenizer(struct rp_tokenizer_known *known, const struct rp_tokenizer_id *id,
                           const char *source, const char *path, struct rp_error *error)
 {
-    char expected[128], found[128];
+    char expected[RP_TOKENIZER_TEXT_BYTES], found[RP_TOKENIZER_TEXT_BYTES];
     if (!rp_ids_know_tokenizer(&known->id))
         *known = (struct rp_tokenizer_known){*id, source};
     if (rp_hash128_equal(id->hash, known->id.hash))
         return 0;
-    write_text(&known->id, expected, sizeof expected);
-    write_text(id, found, sizeof found);
     return rp_fail(
         error, -RP_E_MISMATCH,
         "a run has ids of one tokenizer: convert the source again; or, if both files "
         "are one tokenizer, give both shards one PREFIX.tokens.json and index them again",
-        "%s: tokenizer: expected %s, as of source `%s`, found %s", path, expected, known->source,
-        found);
+        "%s: tokenizer: expected %s, as of source `%s`, found %s", path,
+        rp_ids_tokenizer_text(&known->id, expected), known->source,
+        rp_ids_tokenizer_text(id, found));
 }

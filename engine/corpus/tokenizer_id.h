@@ -3,7 +3,8 @@
  *
  * The companion file PREFIX.tokens.json names it: `ringpack convert` writes one, and people may
  * write one for files of their own. `ringpack index` copies the identity into the sidecar, and all
- * shards of a corpus that have one must have the same. In rp_ids_…, the ids are token ids. */
+ * shards of a corpus that have one must have the same. A side column of token ids may name its
+ * tokenizer too (side_file.h). In rp_ids_…, the ids are token ids. */
 #ifndef RP_CORPUS_TOKENIZER_ID_H
 #define RP_CORPUS_TOKENIZER_ID_H
 
@@ -23,6 +24,10 @@ static inline bool rp_ids_know_tokenizer(const struct rp_tokenizer_id *id)
 {
     return rp_hash128_is_known(id->hash);
 }
+
+#define RP_TOKENIZER_TEXT_BYTES 96u
+/** "gpt2 (HASH)" for a message; "none declared" if it is not known. Returns `text`. */
+char *rp_ids_tokenizer_text(const struct rp_tokenizer_id *id, char text[RP_TOKENIZER_TEXT_BYTES]);
 
 /** The tokenizer in PREFIX.tokens.json of a token file; PREFIX is the path without `.bin`, or all
  * of it. Unknown if there is no such file, or no hash in it. -RP_E_FORMAT: it cannot be read. */

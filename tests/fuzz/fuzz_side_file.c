@@ -60,6 +60,7 @@ static void check(const struct rp_side_file *file, size_t bytes)
                  data / type->bytes == file->entries);
     FUZZ_REQUIRE(data <= file->shard.bytes - RP_SIDE_DATA_OFFSET);
     FUZZ_REQUIRE(data + RP_BLOCK_BYTES > file->shard.bytes - RP_SIDE_DATA_OFFSET);
+    FUZZ_REQUIRE(memchr(file->tokenizer.name, 0, sizeof file->tokenizer.name));
     FUZZ_REQUIRE(file->shard.is_side && file->shard.path == file->path && !file->shard.url);
 }
 

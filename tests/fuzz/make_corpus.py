@@ -186,7 +186,8 @@ def make_side_file():
     put("side_file", "one-bit", b"\0" + edit(5000, 1, 255))
     for name, offset, width, value in (
         ("type", 12, 4, 3), ("count", 16, 4, 4), ("width", 20, 4, 4), ("entries", 24, 8, 800),
-        ("blocks", 32, 8, 4), ("value", 4096, 8, 7),
+        ("blocks", 32, 8, 4), ("tokenizer", 56, 8, 5), ("tokenizer-name", 112, 8, (1 << 64) - 1),
+        ("value", 4096, 8, 7),
     ):
         put("side_file", f"other-{name}", b"\2" + edit(offset, width, value))
     put("side_file", "longer", b"\2" + edit(24, 8, 1400) + edit(32, 8, 4))

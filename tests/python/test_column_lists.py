@@ -2,6 +2,7 @@
 """Side columns of lists in tables and lines, and of safetensors: the entries that numpy's flattened
 array has; lists that do not fit their documents are refused by document."""
 
+import gzip
 import io
 import json
 
@@ -9,6 +10,7 @@ import numpy
 import pytest
 from column_kit import Columns, assert_columns, column, read_all
 from convert_kit import convert
+from ringpack._convert.archives import Pieces
 from ringpack._convert.lists import answer_lists
 from ringpack._convert.readers import READERS
 from stream_kit import Corpus, Engine, write_megatron
@@ -60,9 +62,18 @@ def write(table, path):
             with pyarrow.ipc.new_stream(file, table.schema) as out:
                 out.write_table(table, max_chunksize=2)
     else:
-        lines = [json.dumps(row) + "\n" for row in table.to_pylist()]
-        path.write_text("".join(lines))
+        lines = "".join(json.dumps(row) + "\n" for row in table.to_pylist()).encode()
+        path.write_bytes(PACKED.get(path.suffix, bytes)(lines))
     return path
+
+
+def in_frames(data):
+    zstandard = pytest.importorskip("zstandard")
+    return b"".join(zstandard.compress(part) for part in (data[:5000], data[5000:]))
+
+
+# `.ndjson` has no name of an archive: `convert` knows gzip by its first bytes.
+PACKED = {".gz": gzip.compress, ".ndjson": gzip.compress, ".zst": in_frames}
 
 
 def expected(made, values, kinds):
@@ -84,20 +95,21 @@ def read(program, folder, made, columns):
     assert engine.stop() == 0
 
 
-@pytest.mark.parametrize("form", ["parquet", "arrow", "jsonl"])
+@pytest.mark.parametrize("form", ["parquet", "arrow", "jsonl", "jsonl.gz", "ndjson", "json.zst"])
 def test_lists_become_the_entries_of_their_documents(made, program, tmp_path, form):
     for number, table in enumerate(made.tables):
         path = write(table, tmp_path / f"v{number}.{form}")
         if form != "arrow":  # it keeps empty rows of tables, and leaves out empty lines
             convert(program, "--force", "--eos", "999", "-o", tmp_path / str(number), path)
-    if form == "jsonl":
+    is_lines = form not in ("parquet", "arrow")
+    if is_lines:
         made.documents[0] = [d for d in made.documents[0] if len(d)]
         made.weights = [w for w in made.weights if len(w)]
         made.top = [t for t in made.top if len(t)]
     pattern = tmp_path / f"v*.{form}"
     column(program, tmp_path, made.sources, "weight", pattern, "--inserted", "eos")
     read(program, tmp_path, made, expected(made, made.weights, {"weight": ("<f4", 1)}))
-    more = ("--type", "i32") if form == "jsonl" else ()
+    more = ("--type", "i32") if is_lines else ()
     column(
         *(program, tmp_path, made.sources, "teacher", f"{pattern}:top"),
         *("--inserted", "eos", *more),
@@ -158,6 +170,31 @@ def test_lists_that_do_not_fit_are_refused(made, program, tmp_path):
     assert "expected 10 lists, as the source `a` has documents, found 9" in told(lists[:-1], *eos)
     assert "found 11" in told([*lists, [1.0]], *eos)
     assert "v.jsonl:11: `weight`: expected a list of numbers" in told([*lists, "a"], *eos)
+
+
+def test_archives_that_are_damaged_or_end_early_are_refused(made, program, tmp_path, monkeypatch):
+    """As `convert` refuses them, and without their package; nothing is written."""
+    packed = in_frames(b'{"weight": [1, 2]}\n' * 500)
+
+    def told(name, data):
+        path = tmp_path / name
+        path.write_bytes(data)
+        done = column(program, tmp_path, made.sources, "weight", path, check=False)
+        assert done.returncode == 2 and "next: " in done.stderr, done.stderr
+        assert not list(tmp_path.glob("*.weight.col"))
+        return done.stderr
+
+    for cut in packed[:-3], b"not zstd", packed[: len(packed) // 3]:
+        message = told("v.jsonl.zst", cut)
+        assert "v.jsonl.zst: expected a zstd archive, found one that is damaged or" in message
+    assert "cannot be read" in told("v.jsonl.gz", gzip.compress(b'{"weight": [1]}\n')[:-9])
+    pieces = Pieces(iter([b"", b"a\n", b"", b"b"]))  # a decompressor has nothing yet
+    assert list(io.BufferedReader(pieces)) == [b"a\n", b"b"]
+    (tmp_path / "stub").mkdir()
+    (tmp_path / "stub" / "zstandard.py").write_text("raise ImportError('none')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "stub"))
+    message = told("v.jsonl.zst", packed)
+    assert "`zstandard` is not installed" in message and "pip install zstandard" in message
 
 
 def test_rows_that_are_no_lists_of_numbers_are_refused(tmp_path):

@@ -2,9 +2,11 @@
 """Side columns of shards in stores: the entries of a disk, in few requests, through the cache, and
 after a resume; objects that changed, are damaged, cut short or absent are refused by name."""
 
+import contextlib
 import json
 import shutil
 import subprocess
+import threading
 
 import pytest
 import ringpack
@@ -175,6 +177,33 @@ def test_objects_that_do_not_fit_are_refused(corpus, columns, program, store, tm
     message = refused(program, tmp_path, config)
     assert "the store has no column `weight` of it" in message, message
     assert store.url("0-1.bin") in message and "--output DIR" in message, message
+
+
+def test_hashes_of_many_objects_are_fetched_at_a_time(corpus, columns, program, store, tmp_path):
+    """Those of all shards of a column are requested before the first one is answered, and those
+    that this machine has are not requested."""
+    met = threading.Barrier(3)
+
+    def meet(handler):
+        if handler.first >= 4096:
+            with contextlib.suppress(threading.BrokenBarrierError):
+                met.wait(PATIENCE / 4)
+        return False
+
+    store.suffix, store.fault = ".col", meet
+    path = tmp_path / "contract.yaml"
+    path.write_text(json.dumps(config_of(corpus, cache_dir=str(tmp_path / "cached"))))
+    done = run(program, "config", "contract", "-c", path)
+    assert done.returncode == 0, done.stderr
+    assert not met.broken, "hashes were fetched one object after another"
+    kept = sorted((tmp_path / "cached").glob("*.hashes"))
+    assert len(kept) == 6 and asked(store) == 12
+    store.asked.clear()
+    store.fault = None
+    kept[2].unlink()
+    damage(kept[4], 8)
+    assert run(program, "config", "contract", "-c", path).stdout == done.stdout
+    assert asked(store) == 6 + 2, "headers, and the hashes of two"
 
 
 def test_a_planted_defect_is_found(corpus, columns, broken, store, tmp_path, monkeypatch):

@@ -8,7 +8,9 @@ import signal
 import subprocess
 import threading
 
+import numpy
 import pytest
+from column_kit import column
 from remote_kit import (  # with the fixtures `environment` and `store`
     QUICK,
     environment,
@@ -112,6 +114,17 @@ def test_while_objects_are_looked_at(program, folder, store, tape, number):
     config = config_of(tape, folder, index=store.url("m.rpi"))
     slow = Slow(store, lambda handler: handler.path.endswith("/m.rpi"))
     assert_stops(program, folder, slow, "serve", "-c", config, number=number)
+
+
+def test_while_hashes_of_columns_are_fetched(program, folder, store, tape, tmp_path):
+    numpy.save(tmp_path / "weight.npy", numpy.ones(200_000, "<f4"))
+    path = str(folder / "tape.bin")
+    column(program, tmp_path, [path], "weight", tmp_path / "weight.npy")
+    shutil.move(folder / "tape.weight.col", store.folder)
+    config = config_of(tape, folder, columns="weight", cache_dir=str(tmp_path / "cached"))
+    slow = Slow(store, lambda h: h.path.endswith(".col") and "bytes=0-" not in h.headers["Range"])
+    assert_stops(program, folder, slow, "serve", "-c", config)
+    assert not list((tmp_path / "cached").glob("*.hashes*"))
 
 
 def test_while_a_folder_is_listed(program, folder, store, hub, tape):

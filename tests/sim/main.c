@@ -243,6 +243,7 @@ static const char *const found_elsewhere[] = {
     "side_of_neighbour",
     "side_not_shifted",
     "ignore_side_length",
+    "ignore_side_tokenizer",
     "trust_hashes_of_store",
     "value_for_inserted",
     "trust_side_size",

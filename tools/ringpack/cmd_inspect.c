@@ -6,8 +6,10 @@
 #include "checkpoint_show.h"
 #include "cmd.h"
 #include "cmd_state.h"
+#include "column_inspection.h"
 #include "declared.h"
 #include "corpus/index/index.h"
+#include "corpus/side_file.h"
 #include "object/url.h"
 #include "index_inspection.h"
 #include "inspection.h"
@@ -31,6 +33,8 @@ static int inspect_one(const char *path, const char *name, const struct rp_decla
     struct rp_cmd_progress progress;
     if (rp_index_is_file(path) || (rp_url_is(path) && rp_url_has_suffix(path, RP_INDEX_SUFFIX)))
         return rp_cmd_inspect_index(path, declared->scan, declared->json, declared->quiet, list);
+    if (rp_sidefile_is_file(path))
+        return rp_cmd_inspect_column(path, declared->scan, declared->json, list);
     if (rp_checkpoint_is_file(path) || rp_cmd_is_state(path))
         return inspect_state(path, declared->json, list);
     rp_cmd_progress_begin(&progress, name, true);
@@ -50,8 +54,8 @@ static int inspect_one(const char *path, const char *name, const struct rp_decla
 
 static const struct rp_option options[] = {
     {RP_FLAG("scan", struct rp_declared, scan),
-     .help = "read every token, to find the largest id without an index; of an index, compare "
-             "every page with its hash"},
+     .help = "read every token, to find the largest id without an index; of an index or a side "
+             "column, compare every block with its hash"},
     RP_DECLARED_OPTIONS,
     {0}};
 
@@ -63,8 +67,9 @@ int rp_cmd_inspect(int argc, char **argv)
         .help = "Print the format of token files and the reason for it, the number and lengths of "
                 "their documents, their largest token id, and their fingerprint.",
         .notes = "A Megatron dataset may be named by prefix, .bin or .idx; a directory stands for "
-                 "its files. For an index, its contents are printed; for a checkpoint, or a file "
-                 "with a state token, the output of `ringpack checkpoint show`.",
+                 "its files. For an index or a side column, its contents are printed; for a "
+                 "checkpoint, or a file with a state token, the output of `ringpack checkpoint "
+                 "show`.",
         .options = options,
         .words_least = 1,
         .words_most = SIZE_MAX,

@@ -101,6 +101,7 @@ void rp_inspection_doubt(const char *path, const struct rp_inspection *inspectio
 void rp_inspection_print(const char *path, const struct rp_inspection *inspection)
 {
     char a[RP_CMD_TEXT_BYTES], b[RP_CMD_TEXT_BYTES], c[RP_CMD_TEXT_BYTES], hex[RP_HASH_HEX_BYTES];
+    char tokenizer[RP_TOKENIZER_TEXT_BYTES];
     printf("%s\n  what         %s, %s tokens", path, rp_format_name(inspection->format),
            rp_token_type_name(inspection->type));
     if (inspection->eos != RP_EOS_NONE)
@@ -120,8 +121,7 @@ void rp_inspection_print(const char *path, const struct rp_inspection *inspectio
                rp_cmd_count_text(inspection->trained_tokens, a),
                rp_cmd_count_text(inspection->tokens, b));
     if (rp_ids_know_tokenizer(&inspection->tokenizer))
-        printf("  tokenizer    %s (%s)\n", inspection->tokenizer.name,
-               rp_hash128_hex(inspection->tokenizer.hash, hex));
+        printf("  tokenizer    %s\n", rp_ids_tokenizer_text(&inspection->tokenizer, tokenizer));
     bool full = fingerprint_is_full(inspection);
     printf(
         "  fingerprint  %s, %s\n",
@@ -143,9 +143,17 @@ static json_t *number(uint64_t value)
     return json_integer((json_int_t)rp_min_u64(value, INT64_MAX));
 }
 
+json_t *rp_inspection_tokenizer(const struct rp_tokenizer_id *id)
+{
+    char hex[RP_HASH_HEX_BYTES];
+    return rp_ids_know_tokenizer(id) ? json_pack("{s:o, s:s}", "name", rp_cmd_json_text(id->name),
+                                                 "xxh3_128", rp_hash128_hex(id->hash, hex))
+                                     : json_null();
+}
+
 json_t *rp_inspection_json(const char *path, const struct rp_inspection *inspection)
 {
-    char sampled[RP_HASH_HEX_BYTES], full[RP_HASH_HEX_BYTES], hex[RP_HASH_HEX_BYTES];
+    char sampled[RP_HASH_HEX_BYTES], full[RP_HASH_HEX_BYTES];
     bool is_full = fingerprint_is_full(inspection);
     json_t *histogram = json_array(), *warning_list = json_array();
     for (unsigned b = 0; b <= 64; b++) {
@@ -159,10 +167,6 @@ json_t *rp_inspection_json(const char *path, const struct rp_inspection *inspect
     struct warnings warnings = find_warnings(inspection);
     for (size_t i = 0; i < warnings.count; i++)
         json_array_append_new(warning_list, json_string(warnings.text[i]));
-    json_t *tokenizer = json_null();
-    if (rp_ids_know_tokenizer(&inspection->tokenizer))
-        tokenizer = json_pack("{s:o, s:s}", "name", rp_cmd_json_text(inspection->tokenizer.name),
-                              "xxh3_128", rp_hash128_hex(inspection->tokenizer.hash, hex));
     return json_pack(
         "{s:o, s:s, s:s, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, "
         "s:o, s:s, s:o, s:o, s:o}",
@@ -178,7 +182,8 @@ json_t *rp_inspection_json(const char *path, const struct rp_inspection *inspect
         "sidecar", (int)inspection->has_sidecar, "mask",
         inspection->mask[0] ? rp_cmd_json_text(inspection->mask) : json_null(), "trained_tokens",
         number(inspection->trained_tokens), "untrained_documents",
-        number(inspection->untrained_documents), "tokenizer", tokenizer, "fingerprint_sampled",
+        number(inspection->untrained_documents), "tokenizer",
+        rp_inspection_tokenizer(&inspection->tokenizer), "fingerprint_sampled",
         rp_hash128_hex(inspection->fingerprint.sampled, sampled), "fingerprint_full",
         is_full ? json_string(rp_hash128_hex(inspection->fingerprint.full, full)) : json_null(),
         "length_histogram", histogram, "warnings", warning_list);

@@ -12,6 +12,9 @@ void rp_inspection_print(const char *path, const struct rp_inspection *inspectio
 /** Print a warning if the EOS of the shard is doubtful (corpus/eos.h). */
 void rp_inspection_doubt(const char *path, const struct rp_inspection *inspection);
 
+/** Its name and hash, or null if it is not known. */
+json_t *rp_inspection_tokenizer(const struct rp_tokenizer_id *id);
+
 /** A new reference. */
 json_t *rp_inspection_json(const char *path, const struct rp_inspection *inspection);
 

@@ -16,7 +16,7 @@ struct rp_column_choice {
         char *name; /* NAME=FILE[:FIELD], cut into these: */
         const char *file, *field;
     } column;
-    const char *source, *output, *type;
+    const char *source, *output, *type, *tokenizer;
     enum rp_inserted inserted;
     bool bf16, replace, quiet;
 };
@@ -27,6 +27,7 @@ struct rp_adding {
     const struct rp_source *source;
     uint32_t first, shards; /* of the source */
     size_t folder;          /* bytes of the names of its shards, up to the folder that has all */
+    struct rp_tokenizer_id tokenizer; /* whose ids the values are */
     struct rp_values *files;
     uint32_t file_count, file; /* all, and the one that is read */
     uint64_t row;              /* in that one */

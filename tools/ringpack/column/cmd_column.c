@@ -19,6 +19,7 @@
 #include "cmd.h"
 #include "cmd_config.h"
 #include "column/adding.h"
+#include "convert/convert.h"
 #include "corpus/sides.h"
 #include "interrupt.h"
 #include "stream.h"
@@ -270,7 +271,7 @@ static int write_shard(struct rp_adding *adding, uint32_t i, struct rp_error *er
 {
     const struct rp_column_choice *choice = adding->choice;
     struct rp_side_writer writer;
-    char type[RP_SIDE_TYPE_BYTES], text[RP_CMD_TEXT_BYTES];
+    char type[RP_SIDE_TYPE_BYTES], text[RP_CMD_TEXT_BYTES], tokenizer[RP_TOKENIZER_TEXT_BYTES];
     uint64_t entries, token_offset;
     char *path = path_of(adding, i);
     int code = path ? make_folder(adding, path, error)
@@ -280,6 +281,7 @@ static int write_shard(struct rp_adding *adding, uint32_t i, struct rp_error *er
                                       &entries, &token_offset, error);
     if (code == 0) {
         code = rp_sidefile_begin(&writer, path, &adding->files[0].type, error);
+        writer.tokenizer = adding->tokenizer;
         if (code == 0)
             code = adding->files[0].has_lists ? rp_adding_write_lists(adding, &writer, i, error)
                                               : copy_rows(adding, &writer, entries, error);
@@ -289,7 +291,9 @@ static int write_shard(struct rp_adding *adding, uint32_t i, struct rp_error *er
     }
     rp_sidefile_type_text(&adding->files[0].type, type);
     if (code == 0 && !choice->quiet)
-        printf("%s: %s, %s tokens\n", path, type, rp_cmd_count_text(entries, text));
+        printf("%s: %s, %s tokens%s%s\n", path, type, rp_cmd_count_text(entries, text),
+               choice->tokenizer ? ", tokenizer " : "",
+               choice->tokenizer ? rp_ids_tokenizer_text(&adding->tokenizer, tokenizer) : "");
     free(path);
     return code;
 }
@@ -308,9 +312,23 @@ static int check_absent(const struct rp_adding *adding, struct rp_error *error)
     return code;
 }
 
+/* A column that no start takes is not written. */
+static int take_tokenizer(struct rp_adding *adding, struct rp_error *error)
+{
+    const struct rp_column_choice *choice = adding->choice;
+    if (!choice->tokenizer)
+        return 0;
+    int code = rp_tokenizer_identify(choice->tokenizer, &adding->tokenizer, error);
+    return code < 0 ? code
+                    : rp_sides_check_tokenizer(adding->corpus, &adding->tokenizer,
+                                               choice->column.file, error);
+}
+
 static int add(struct rp_adding *adding, const glob_t *found, struct rp_error *error)
 {
     int code = find_shards(adding, error);
+    if (code == 0)
+        code = take_tokenizer(adding, error);
     if (code == 0)
         code = open_files(adding, found, error);
     if (code == 0)
@@ -328,6 +346,17 @@ static int add(struct rp_adding *adding, const glob_t *found, struct rp_error *e
     return code;
 }
 
+static void print_columns(const struct rp_sides *sides)
+{
+    char type[RP_SIDE_TYPE_BYTES], tokenizer[RP_TOKENIZER_TEXT_BYTES];
+    for (uint32_t c = 0; c < sides->count; c++) {
+        const struct rp_side_info *info = &sides->columns[c];
+        rp_sidefile_type_text(&info->type, type);
+        printf("%s: %s, tokenizer %s\n", info->name, type,
+               rp_ids_tokenizer_text(&info->tokenizer, tokenizer));
+    }
+}
+
 /* Compare the columns of the config with their hashes. */
 static int check_columns(const struct arguments *arguments, const struct rp_config *config)
 {
@@ -339,8 +368,10 @@ static int check_columns(const struct arguments *arguments, const struct rp_conf
                              "the config has no columns");
     if (code == 0)
         code = rp_sides_verify(rp_corpus_sides(corpus), &error);
-    if (code == 0 && !arguments->choice.quiet)
+    if (code == 0 && !arguments->choice.quiet) {
+        print_columns(rp_corpus_sides(corpus));
         printf("%u columns are as they were written\n", config->sides.count);
+    }
     rp_corpus_close(corpus);
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
 }
@@ -391,6 +422,9 @@ static const struct rp_option options[] = {
     {RP_TAKE("inserted", "WHICH", struct arguments, choice.inserted, take_inserted),
      .expected = "eos, bos, both or none",
      .help = "tokens that `ringpack convert` put around documents, for which lists have no value"},
+    {RP_TEXT("tokenizer", "T", struct arguments, choice.tokenizer),
+     .help = "the tokenizer of values that are token ids: a tokenizer.json, the folder of one, or "
+             "bytes; a start refuses them if the tokens are of another one"},
     {RP_FLAG("bf16", struct arguments, choice.bf16), .help = "values of two bytes are bfloat16"},
     {RP_FLAG("replace", struct arguments, choice.replace), .help = "replace a column of this name"},
     {RP_FLAG("check", struct arguments, check),
@@ -409,11 +443,12 @@ int rp_cmd_column(int argc, char **argv)
             "and `label_columns` of a config bring it into batches.",
         .notes =
             "Values are in .npy or .safetensors, or in lists of rows of Parquet, Arrow, Lance or "
-            "JSON Lines, with a value for each token of a document and a list for each document. "
-            "An array has a row for each token of the token files, in the order of the shards: one "
-            "dimension, or two with the values of a token in a row of at most 512 bytes. Tokens "
-            "that separate documents have rows too. Several files are read in bytewise order of "
-            "their names; if there are as many as shards, each must have the rows of its shard.\n\n"
+            "JSON Lines (plain, .gz, .zst), with a value for each token of a document and a list "
+            "for each document. An array has a row for each token of the token files, in the order "
+            "of the shards: one dimension, or two with the values of a token in a row of at most "
+            "512 bytes. Tokens that separate documents have rows too. Several files are read in "
+            "bytewise order of their names; if there are as many as shards, each must have the "
+            "rows of its shard.\n\n"
             "The column of PREFIX.bin is PREFIX.NAME.col, with a hash of each 4096 bytes; that of "
             "an object is an object next to it. A run that uses it need not stop for a new column, "
             "but it ends if one that it reads is replaced.",

@@ -16,7 +16,7 @@ int rp_values_open(struct rp_values *values, const char *path,
                     !strcmp(form->name, "lance");
     bool is_lines = form->reading == RP_READ_JSONL || form->reading == RP_READ_JSON;
     *values = (struct rp_values){.path = path, .fd = -1};
-    if (is_table || (is_lines && !rp_text_has_suffix(path, ".zst")))
+    if (is_table || is_lines)
         return rp_values_open_lists(values, is_table ? form->name : "jsonl", choice, error);
     if (choice->type)
         return rp_fail(error, -RP_E_USAGE, "leave --type out",
@@ -27,7 +27,7 @@ int rp_values_open(struct rp_values *values, const char *path,
         return rp_values_open_safetensors(values, choice->field, error);
     return rp_fail(error, -RP_E_FORMAT, "write the values as one of these",
                    "%s: expected a name that ends in .npy, .safetensors, .parquet, .arrow, .lance "
-                   "or .jsonl (.gz)",
+                   "or .jsonl (.gz, .zst)",
                    path);
 }
 

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_convert — `ringpack convert INPUT... -o PREFIX`: the options; conversion.c converts. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/mem.h"
 #include "base/text.h"
 #include "cmd.h"
 #include "convert/parts.h"
@@ -173,34 +169,12 @@ static int check(void *argument)
     return RP_EXIT_FINE;
 }
 
-/* A folder stands for the tokenizer.json in it. The caller frees `made`. */
-static int find_tokenizer(struct rp_tokenizer_choice *tokenizer, char **made,
-                          struct rp_error *error)
-{
-    struct stat info;
-    *made = NULL;
-    if (!strcmp(tokenizer->name, "bytes") || stat(tokenizer->name, &info) < 0 ||
-        !S_ISDIR(info.st_mode))
-        return 0;
-    size_t length = strlen(tokenizer->name);
-    while (length > 1 && tokenizer->name[length - 1] == '/')
-        length--;
-    *made = rp_asprintf("%.*s/tokenizer.json", (int)length, tokenizer->name);
-    if (!*made)
-        return rp_fail(error, -ENOMEM, NULL, "no memory for a name");
-    tokenizer->name = *made;
-    if (access(*made, F_OK) == 0)
-        return 0;
-    return rp_fail(error, -errno, "save_pretrained() of a fast tokenizer writes it",
-                   "%s: expected the folder of a tokenizer, found no tokenizer.json", *made);
-}
-
 static int run(struct arguments *arguments)
 {
     struct rp_error error;
     char *tokenizer;
     rp_interrupt_catch();
-    int code = find_tokenizer(&arguments->options.tokenizer, &tokenizer, &error);
+    int code = rp_tokenizer_find(&arguments->options.tokenizer.name, &tokenizer, &error);
     for (size_t i = 0; i < arguments->line.count && code == 0; i++)
         code = rp_inputs_add(&arguments->inputs, arguments->line.words[i], &error);
     if (code == 0)

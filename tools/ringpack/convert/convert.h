@@ -29,6 +29,7 @@
 #include "corpus/gunzip.h"
 #include "corpus/mask.h"
 #include "corpus/spanfile.h"
+#include "corpus/tokenizer_id.h"
 #include "object/fetch.h"
 
 /* Returned by functions that say so; neither is an error. */
@@ -218,6 +219,18 @@ void rp_output_discard(struct rp_output *output);
 /** While the returned descriptor is open, no other conversion publishes files in the directory of
  * PREFIX (parts_lock.c). */
 RP_MUST_CHECK int rp_output_lock(const char *prefix, struct rp_error *error);
+
+/* tokenizer_file.c: a tokenizer by the word of --tokenizer */
+
+/** A folder stands for the tokenizer.json in it, whose path *name becomes; the caller frees *made.
+ */
+RP_MUST_CHECK int rp_tokenizer_find(const char **name, char **made, struct rp_error *error);
+/** Its name for people: the folder's if the file is a tokenizer.json. The caller frees it; NULL: no
+ * memory. */
+char *rp_tokenizer_title(const char *path);
+/** Its name and hash, as PREFIX.tokens.json and side columns have them. */
+RP_MUST_CHECK int rp_tokenizer_identify(const char *name, struct rp_tokenizer_id *id,
+                                        struct rp_error *error);
 
 /* The choice of a tokenizer. The strings stay the caller's. */
 struct rp_tokenizer_choice {

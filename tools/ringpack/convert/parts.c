@@ -11,7 +11,6 @@
 #include "base/bits.h"
 #include "base/defect.h"
 #include "base/mem.h"
-#include "base/text.h"
 #include "cmd.h"
 #include "convert/parts.h"
 
@@ -256,24 +255,12 @@ void rp_parts_remove(const struct rp_conversion *conversion)
         closedir(folder);
 }
 
-/* The name of a tokenizer for people: the folder's, if the file is a tokenizer.json. */
-static char *tokenizer_name(const char *path)
-{
-    const char *end = path + strlen(path), *usual = "/tokenizer.json";
-    if (rp_text_has_suffix(path, usual) && end - path > (ptrdiff_t)strlen(usual))
-        end -= strlen(usual);
-    const char *begin = end;
-    while (begin > path && begin[-1] != '/')
-        begin--;
-    return rp_asprintf("%.*s", (int)(end - begin), begin);
-}
-
 /* The meaning of the ids, as JSON. NULL: no memory. The tokenizer of ids that came as ids is not
  * known from their size, nor is its vocabulary. */
 static char *origin_text(const struct rp_conversion *conversion, const struct rp_counts *counts)
 {
     char hash[RP_HASH_HEX_BYTES];
-    char *name = tokenizer_name(conversion->options->tokenizer.name);
+    char *name = rp_tokenizer_title(conversion->options->tokenizer.name);
     json_t *tokenizer = NULL, *origin = json_object();
     bool is_known = counts->as_ids == 0;
     if (conversion->tokenizer_known && is_known && name) {

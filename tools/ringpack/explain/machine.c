@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "explain/explain.h"
+#include "inspection.h"
 
 static json_t *json_words(const char *text)
 {
@@ -43,6 +44,8 @@ static json_t *columns_of(const struct rp_explained *part)
                                         json_number(column->bytes))
                         : column->is_real ? json_real(column->real)
                                           : json_integer(column->integer);
+        if (column->tokenizer)
+            json_object_set_new(value, "tokenizer", rp_inspection_tokenizer(column->tokenizer));
         json_object_set_new(columns, column->name, value ? value : json_null());
     }
     return columns;

@@ -59,6 +59,8 @@ static int find_columns(const struct rp_row_maker *maker, struct rp_explained *p
                 continue;
             column->file = rp_corpus_shard(corpus, entries.shard)->path;
             column->bytes = entries.width;
+            if (rp_ids_know_tokenizer(&sides->columns[c].tokenizer))
+                column->tokenizer = &sides->columns[c].tokenizer;
             column->byte_offset = entries.byte_offset + first_own * entries.width;
             continue;
         }

@@ -173,11 +173,14 @@ void rp_words_column(const struct rp_explained_entries *column, size_t bytes,
                      char words[RP_COLUMN_WORDS_BYTES])
 {
     if (column->file) {
-        size_t fixed = strlen(column->name) + sizeof ": , byte 1234567890, 512 each";
+        const char *tokenizer = column->tokenizer ? column->tokenizer->name : "";
+        const char *before = column->tokenizer ? ", ids of " : "";
+        size_t fixed = strlen(column->name) + sizeof ": , byte 1234567890, 512 each" +
+                       strlen(before) + strlen(tokenizer);
         const char *file = rp_words_tail(column->file, bytes > fixed + 16 ? bytes - fixed : 16);
-        snprintf(words, RP_COLUMN_WORDS_BYTES, "%s: %s%s, byte %" PRIu64 ", %" PRIu32 " each",
+        snprintf(words, RP_COLUMN_WORDS_BYTES, "%s: %s%s, byte %" PRIu64 ", %" PRIu32 " each%s%s",
                  column->name, file == column->file ? "" : "…", file, column->byte_offset,
-                 column->bytes);
+                 column->bytes, before, tokenizer);
     } else if (column->is_real) {
         snprintf(words, RP_COLUMN_WORDS_BYTES, "%s: %.17g", column->name, column->real);
     } else {

@@ -2,12 +2,12 @@
 """Lists of values, one for each token of a document, for `ringpack column`: rows of a table, or
 lines of JSON."""
 
-import gzip
 import json
 import struct
 
 import numpy
 
+from .archives import lines_of
 from .columns import Refused, need
 
 # The end of the output: magic, whether it is refused, dtype and number of the values of a token,
@@ -56,28 +56,26 @@ def row_of(lengths, place):
 def read_lines(request):
     """Tables of lines of JSON, without empty lists, which `convert` leaves out."""
     path, wanted = request["path"], request["column"]
-    opened = gzip.open(path) if path.endswith(".gz") else open(path, "rb")
-    with opened as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except ValueError as error:
-                raise Refused("format", f"{path}:{number}: expected JSON: {error}",
-                              "mend it, or take it out") from None
-            found = row.get(wanted) if isinstance(row, dict) else None
-            if found == []:
-                continue
-            try:
-                values = numpy.array(found)
-            except ValueError:  # several lengths
-                values = numpy.array(None)
-            if values.ndim not in (1, 2) or values.dtype.kind not in "iufb":
-                raise Refused("format", f"{path}:{number}: `{wanted}`: expected a list of numbers, "
-                                        "or of lists of one length",
-                              "give a value, or as many, for each token")
-            yield 0, {wanted: (numpy.array([len(values)]), values)}
+    for number, line in enumerate(lines_of(path), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise Refused("format", f"{path}:{number}: expected JSON: {error}",
+                          "mend it, or take it out") from None
+        found = row.get(wanted) if isinstance(row, dict) else None
+        if found == []:
+            continue
+        try:
+            values = numpy.array(found)
+        except ValueError:  # several lengths
+            values = numpy.array(None)
+        if values.ndim not in (1, 2) or values.dtype.kind not in "iufb":
+            raise Refused("format", f"{path}:{number}: `{wanted}`: expected a list of numbers, "
+                                    "or of lists of one length",
+                          "give a value, or as many, for each token")
+        yield 0, {wanted: (numpy.array([len(values)]), values)}
 
 
 def typed(request, values, dtype):

@@ -83,6 +83,7 @@ def refused_values(message, hint):
 try:
     import numpy
 
+    from .archives import zstd_pieces
     from .chats import Chats, are_chats, are_pairs, lines_of, made_of_chats, pairs_of_texts
     from .columns import Messages, Refused, Table, choose, need
     from .lists import answer_lists
@@ -392,25 +393,17 @@ def serve(tokenizer, source, sink, skips):
 
 def decompress():
     try:
-        zstandard = need("zstandard")
-    except Refused:
-        return EXIT_NO_PACKAGE
-    context = zstandard.ZstdDecompressor(max_window_size=1 << 31)
-    frame = None
-    try:
-        while piece := sys.stdin.buffer.read(1 << 20):
-            while piece:
-                frame = frame or context.decompressobj()
-                sys.stdout.buffer.write(frame.decompress(piece))
-                piece = frame.unused_data
-                frame = None if frame.eof else frame
+        for piece in zstd_pieces(sys.stdin.buffer):
+            sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()
-    except zstandard.ZstdError as error:
-        print(error, file=sys.stderr)
+    except Refused as refused:
+        if refused.name == "resource":
+            return EXIT_NO_PACKAGE
+        print(refused, file=sys.stderr)
         return EXIT_CORRUPT
     except BrokenPipeError:  # the parent has enough
         os._exit(0)
-    return EXIT_CORRUPT if frame else 0
+    return 0
 
 
 def decode(path):
