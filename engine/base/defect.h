@@ -62,6 +62,7 @@
     X(leave_batch_out_of_digest, "the last batch of an interval is not in its content digest")     \
     X(leave_out_journal_stop, "the end of an engine is not written to the run journal")            \
     X(side_of_neighbour, "each token has the entry of the next token of the file")                 \
+    X(side_before_bos, "entries of converted documents do not move with a token put before them")  \
     X(side_not_shifted, "side columns of labels are not shifted as labels are")                    \
     X(ignore_side_length, "the entries of a side column are not counted when it is opened")        \
     X(ignore_side_tokenizer, "the tokenizer of a side column is not compared with the tokens'")    \

@@ -285,7 +285,7 @@ static void make_header(const struct rp_side_writer *writer, uint8_t header[RP_B
     rp_hash128_store(header + AT_CHECK, rp_hash128(header, AT_CHECK));
 }
 
-int rp_sidefile_finish(struct rp_side_writer *writer, struct rp_error *error)
+int rp_sidefile_end(struct rp_side_writer *writer, struct rp_error *error)
 {
     const char *path = writer->file.path;
     size_t rest = writer->bytes % RP_BLOCK_BYTES;
@@ -300,8 +300,14 @@ int rp_sidefile_finish(struct rp_side_writer *writer, struct rp_error *error)
         code = rp_file_write(writer->file.fd, path, writer->hashes,
                              (size_t)writer->block_count * sizeof(uint64_t), error);
     make_header(writer, writer->block);
-    if (code == 0)
-        code = rp_file_write_at(writer->file.fd, path, writer->block, RP_BLOCK_BYTES, 0, error);
+    return code < 0
+               ? code
+               : rp_file_write_at(writer->file.fd, path, writer->block, RP_BLOCK_BYTES, 0, error);
+}
+
+int rp_sidefile_finish(struct rp_side_writer *writer, struct rp_error *error)
+{
+    int code = rp_sidefile_end(writer, error);
     return code < 0 ? code : rp_new_file_publish(&writer->file, error);
 }
 

@@ -94,7 +94,9 @@ RP_MUST_CHECK int rp_sidefile_begin(struct rp_side_writer *writer, const char *p
 /** More entries, whole or in part. */
 RP_MUST_CHECK int rp_sidefile_add(struct rp_side_writer *writer, const void *data, size_t bytes,
                                   struct rp_error *error);
-/** Everything is in the file, which is published. Close the writer in any case. */
+/** Everything is in the file: the caller publishes `file`. Discard the writer in any case. */
+RP_MUST_CHECK int rp_sidefile_end(struct rp_side_writer *writer, struct rp_error *error);
+/** The same, and publish it. */
 RP_MUST_CHECK int rp_sidefile_finish(struct rp_side_writer *writer, struct rp_error *error);
 void rp_sidefile_discard(struct rp_side_writer *writer);
 

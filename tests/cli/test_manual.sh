@@ -60,6 +60,7 @@ completes() {
 completes "serve" ringpack se
 completes "convert column config calibrate checkpoint" ringpack help c
 completes "--shuffle=" ringpack serve --shuf
+completes "--side-column=" ringpack convert --si
 completes "document" ringpack serve --shuffle = d
 completes "none document block" ringpack serve --shuffle =
 completes "true" ringpack serve --drop-last = t

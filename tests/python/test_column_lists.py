@@ -170,6 +170,7 @@ def test_lists_that_do_not_fit_are_refused(made, program, tmp_path):
     assert "expected 10 lists, as the source `a` has documents, found 9" in told(lists[:-1], *eos)
     assert "found 11" in told([*lists, [1.0]], *eos)
     assert "v.jsonl:11: `weight`: expected a list of numbers" in told([*lists, "a"], *eos)
+    assert "--type: expected u8, i8" in told(lists, *eos, "--type", "f128")
 
 
 def test_archives_that_are_damaged_or_end_early_are_refused(made, program, tmp_path, monkeypatch):
@@ -221,6 +222,8 @@ def test_rows_that_are_no_lists_of_numbers_are_refused(tmp_path):
         [["a"]], pyarrow.list_(pyarrow.string())
     )
     assert "int16 does not hold 70000" in of_table([[[70000]]], nested, "i16")
+    assert "int32 does not hold 1.5" in of_table([[1, 1.5]], flat, "i32")
+    assert "float16 does not hold 65520" in of_table([[1, 65520]], flat, "f16")
     assert "expected a column `spam`, found weight" in of_table([[1]], flat, "", "spam")
     path = tmp_path / "v.jsonl"
     for line, said in [

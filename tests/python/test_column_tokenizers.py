@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Side columns of token ids: the tokenizer that one declares is shown, and is that of the tokens
-and of the other columns, or a start refuses it by both; a column that declares none is as before.
-"""
+"""Side columns of token ids: a declared tokenizer is shown. The tokens and the other columns have
+the same one, or a start refuses it by both; a column that declares none is as before."""
 
 import json
 import os

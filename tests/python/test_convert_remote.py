@@ -102,6 +102,33 @@ def test_parts_of_many_machines(program, folder, bucket):
     assert written(folder / "remote") == written(folder / "local")
 
 
+def test_side_columns_of_objects(program, folder, bucket):
+    """As in files; a bad row is told by its URL."""
+    here = folder / "here"
+    here.mkdir()
+    for number in range(4):
+        rows = [row or [1] for row in some_documents(number, 9)]
+        rows = [{"input_ids": row, "w": [number + i / 8 for i in range(len(row))]} for row in rows]
+        if number < 2:
+            lines = [json.dumps(row) for row in rows]
+            (here / f"{number}.jsonl").write_text("\n".join(lines))
+        else:
+            parquet.write_table(pyarrow.Table.from_pylist(rows), here / f"{number}.parquet")
+    shutil.copytree(here, bucket / "data")
+    options = [BARE, "--vocab-size", 50000, "--side-column", "w=w:f32"]
+    convert(program, *options, "-o", folder / "local", here)
+    options += ["--group-bytes", 1, "-o", folder / "remote"]
+    for part in 1, 0:
+        convert(program, *options, "--part", f"{part}/2", "s3://b/data/")
+    convert(program, *options, "--merge", "s3://b/data/")
+    assert written(folder / "remote") == written(folder / "local")
+    column, expected = (folder / f"{name}.w.col" for name in ("remote", "local"))
+    assert column.read_bytes() == expected.read_bytes()
+    (bucket / "data" / "1.jsonl").write_text('{"input_ids": [1, 2], "w": [1]}')
+    refused(program, *options, "--force", "s3://b/data/",
+            words=["s3://b/data/1.jsonl", "jsonl", ":1: `w`: expected 2 values"])
+
+
 def test_a_killed_conversion_goes_on(program, folder, store):
     """Finished parts are not fetched again, unless their object has changed."""
     here = write_folder(folder / "here")

@@ -240,6 +240,7 @@ static const char *const found_elsewhere[] = {
     "keep_left_position",
     "keep_last_step",
     "keep_slow_readers",
+    "side_before_bos",
     "side_of_neighbour",
     "side_not_shifted",
     "ignore_side_length",

@@ -5,6 +5,7 @@
 #define RP_TOOLS_COLUMN_ADDING_H
 
 #include "column/values.h"
+#include "column/wanted.h"
 #include "corpus/corpus.h"
 
 /* Tokens that `ringpack convert` put around documents, which have no value in lists. */
@@ -12,10 +13,7 @@ enum rp_inserted { RP_INSERTED_NONE, RP_INSERTED_EOS, RP_INSERTED_BOS, RP_INSERT
 
 /* The command line. */
 struct rp_column_choice {
-    struct rp_column_wanted {
-        char *name; /* NAME=FILE[:FIELD], cut into these: */
-        const char *file, *field;
-    } column;
+    struct rp_column_wanted column; /* NAME=FILE[:FIELD] */
     const char *source, *output, *type, *tokenizer;
     enum rp_inserted inserted;
     bool bf16, replace, quiet;

@@ -33,20 +33,10 @@ struct arguments {
 static bool take_column(const char *text, void *place)
 {
     struct rp_column_wanted *wanted = place;
-    const char *equals = strchr(text, '=');
-    if (!equals || equals == text || equals[1] == 0 || wanted->name)
+    if (wanted->name || !rp_wanted_take(wanted, text))
         return false;
-    wanted->name = strdup(text);
-    if (!wanted->name)
-        return false;
-    char *file = wanted->name + (equals - text) + 1, *colon = strrchr(file, ':');
-    file[-1] = 0;
-    wanted->file = file;
-    wanted->field = wanted->name;
-    if (colon && colon > file && colon[1] && access(file, F_OK) != 0) { /* a name may have one */
-        *colon = 0;
-        wanted->field = colon + 1;
-    }
+    if (access(wanted->place, F_OK) != 0) /* a name may have a colon */
+        rp_wanted_cut(wanted);
     return true;
 }
 
@@ -71,13 +61,9 @@ static int check(void *parsed)
         return rp_cmd_misuse("column", "expected --column NAME=FILE, or --check");
     if (arguments->check)
         return RP_EXIT_FINE;
-    if (!rp_sidefile_is_name(arguments->choice.column.name))
-        return rp_cmd_misuse("column",
-                             "column `%.60s`: expected a small letter or `_`, then small letters, "
-                             "digits or `_`, at most 31 bytes, and no name of a section or of a "
-                             "profile's field",
-                             arguments->choice.column.name);
-    return RP_EXIT_FINE;
+    if (arguments->choice.type && !rp_wanted_dtype(arguments->choice.type))
+        return rp_cmd_misuse("column", "--type: expected " RP_COLUMN_TYPES);
+    return rp_wanted_check_name("column", arguments->choice.column.name);
 }
 
 /* ---- names of columns ------------------------------------------------------------------------ */
@@ -174,7 +160,8 @@ static int open_all(struct rp_adding *adding, const glob_t *found, const char *f
                     struct rp_error *error)
 {
     char expected[RP_SIDE_TYPE_BYTES], has[RP_SIDE_TYPE_BYTES];
-    const struct rp_values_choice values = {.field = adding->choice->column.field,
+    const struct rp_column_wanted *column = &adding->choice->column;
+    const struct rp_values_choice values = {.field = column->detail ? column->detail : column->name,
                                             .type = adding->choice->type,
                                             .folder = folder,
                                             .bf16 = adding->choice->bf16};
@@ -237,7 +224,7 @@ static int check_rows(const struct rp_adding *adding, struct rp_error *error)
         "give a row for each token of the token files, separators included, in the order "
         "of the shards; `ringpack inspect` has the numbers of tokens",
         "%s: expected %" PRIu64 " rows, as the source has tokens, found %" PRIu64,
-        adding->choice->column.file, expected, rows);
+        adding->choice->column.place, expected, rows);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -321,7 +308,7 @@ static int take_tokenizer(struct rp_adding *adding, struct rp_error *error)
     int code = rp_tokenizer_identify(choice->tokenizer, &adding->tokenizer, error);
     return code < 0 ? code
                     : rp_sides_check_tokenizer(adding->corpus, &adding->tokenizer,
-                                               choice->column.file, error);
+                                               choice->column.place, error);
 }
 
 static int add(struct rp_adding *adding, const glob_t *found, struct rp_error *error)
@@ -386,10 +373,10 @@ static int run(void *parsed, const struct rp_config *config)
     struct rp_config plain = *config; /* its columns may be those that are to be made */
     glob_t found = {0};
     plain.sides.count = 0;
-    int status = glob(adding.choice->column.file, GLOB_NOSORT, NULL, &found);
+    int status = glob(adding.choice->column.place, GLOB_NOSORT, NULL, &found);
     int code = status == 0 ? 0
                            : rp_fail(&error, -ENOENT, NULL, "%s: no file has this name",
-                                     adding.choice->column.file);
+                                     adding.choice->column.place);
     if (code == 0) { /* glob would sort by the locale */
         qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, compare_paths);
         code = rp_stream_open_corpus(&corpus, &plain, false, &error);
@@ -417,8 +404,7 @@ static const struct rp_option options[] = {
     {RP_TEXT("output", "DIR", struct arguments, choice.output), .letter = 'o',
      .help = "for shards in a store: write the columns below DIR, to be copied from there"},
     {RP_TEXT("type", "TYPE", struct arguments, choice.type),
-     .help = "values of lists become u8, i8, u16, i16, i32, i64, f16, f32 or f64 (default: of JSON "
-             "f32, else the file's)"},
+     .help = "values of lists become " RP_COLUMN_TYPES " (default: of JSON f32, else the file's)"},
     {RP_TAKE("inserted", "WHICH", struct arguments, choice.inserted, take_inserted),
      .expected = "eos, bos, both or none",
      .help = "tokens that `ringpack convert` put around documents, for which lists have no value"},

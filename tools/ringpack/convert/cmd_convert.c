@@ -75,7 +75,8 @@ static const struct rp_option own_options[] = {
     {RP_LOCAL("output", "PREFIX", struct arguments, options.output), .letter = 'o',
      .help = "the files to write: PREFIX.bin, PREFIX.idx"},
     {RP_FLAG("force", struct arguments, options.force), .help = "replace an existing output",
-     .more = "PREFIX.bin, .idx, .spans, .tokens.json and PREFIX.bin.rpi"},
+     .more = "PREFIX.bin, .idx, .spans, .tokens.json, PREFIX.bin.rpi and the side columns that are "
+             "made; it is refused if there is another side column."},
     {RP_TEXT("tokenizer", "T", struct arguments, options.tokenizer.name),
      .given = offsetof(struct arguments, options.tokenizer_given),
      .help = "a tokenizer.json, the folder that has it, or bytes",
@@ -122,6 +123,14 @@ static const struct rp_option own_options[] = {
      .help = "entry i is about token i (default) or next: i + 1"},
     {RP_TAKE("drop-labels", NULL, struct arguments, options.mask.name, take_drop_labels),
      .help = "the same as --mask none: every token is trained"},
+    {RP_TAKE("side-column", "NAME=FIELD[:TYPE]", struct arguments, options.sides,
+             rp_convert_sides_option),
+     .expected = "NAME=FIELD or NAME=FIELD:TYPE, at most 6 times, with a type of " RP_COLUMN_TYPES,
+     .help = "a side column of the lists or numbers of a field; may be repeated",
+     .more = "PREFIX.NAME.col: a list with a value, or a list of values, for each id, or a number "
+             "for all tokens, of jsonl, parquet, arrow and lance. TYPE: " RP_COLUMN_TYPES
+             " (default: of JSON f32, else the field's). Tokens that --eos and --bos put around a "
+             "document have zeros, or its number."},
     {RP_FLAG("skip-bad", struct arguments, options.tokenizer.skip_bad),
      .help = "leave out and count rows and lines that are refused"},
     {RP_BYTES("min-bytes", "N", struct arguments, options.min_bytes),
@@ -166,6 +175,15 @@ static int check(void *argument)
                              chosen->output);
     if (chosen->merge && chosen->parts)
         return rp_cmd_misuse("convert", "expected --part, or --merge when all parts are made");
+    for (uint32_t i = 0; i < chosen->sides.count; i++) {
+        const char *name = chosen->sides.columns[i].name;
+        for (uint32_t k = 0; k < i; k++)
+            if (!strcmp(chosen->sides.columns[k].name, name))
+                return rp_cmd_misuse("convert", "column `%s` is given twice", name);
+        int status = rp_wanted_check_name("convert", name);
+        if (status != RP_EXIT_FINE)
+            return status;
+    }
     return RP_EXIT_FINE;
 }
 
@@ -234,5 +252,7 @@ int rp_cmd_convert(int argc, char **argv)
     if (status == RP_EXIT_FINE)
         status = run(&arguments);
     free(arguments.globs);
+    for (uint32_t i = 0; i < arguments.options.sides.count; i++)
+        free(arguments.options.sides.columns[i].name);
     return status;
 }

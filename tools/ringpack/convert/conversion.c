@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "cmd.h"
 #include "convert/parts.h"
 #include "interrupt.h"
@@ -46,10 +47,15 @@ static int hash_choices(struct rp_conversion *conversion, struct rp_error *error
         (json_int_t)options->min_bytes, "split_bytes", (json_int_t)options->split_bytes,
         "max_tokens", (json_int_t)options->max_tokens, "column", options->column, "dtype",
         options->dtype);
-    char *text = choices ? json_dumps(choices, JSON_SORT_KEYS | JSON_COMPACT) : NULL;
+    int set = options->sides.count == 0
+                  ? 0
+                  : json_object_set_new(choices, "side_columns",
+                                        rp_convert_sides_json(&options->sides));
+    char *text = choices && set == 0 ? json_dumps(choices, JSON_SORT_KEYS | JSON_COMPACT) : NULL;
     json_decref(choices);
     if (!text)
-        return rp_fail(error, -RP_E_USAGE, NULL, "--column, --mask: expected a name in UTF-8");
+        return rp_fail(error, -RP_E_USAGE, NULL,
+                       "--column, --mask, --side-column: expected a name in UTF-8");
     conversion->made_of = rp_hash128(text, strlen(text));
     free(text);
     return 0;
@@ -110,10 +116,13 @@ static int settle_tokens(struct rp_conversion *conversion, const struct rp_token
 static int refuse_existing(const struct rp_convert_options *options, struct rp_error *error)
 {
     struct rp_output output;
-    int code = rp_output_open(&output, options->output, false, options->force, error);
+    int code = rp_output_open(&output, options->output, false, options->force, &options->sides,
+                              error);
     if (code == 0)
         rp_output_discard(&output);
-    return code;
+    return code < 0
+               ? code
+               : rp_output_sides_check(options->output, &options->sides, options->force, error);
 }
 
 /* The parts that earlier runs, or other machines, have made. */
@@ -210,6 +219,20 @@ static void print_summary(const struct rp_conversion *conversion, const struct r
                rp_cmd_count_text(inputs->beside, a));
 }
 
+static void print_sides(const struct rp_convert_options *options)
+{
+    char type[RP_SIDE_TYPE_BYTES], *tokens = rp_asprintf("%s.bin", options->output);
+    for (uint32_t i = 0; i < options->sides.count && tokens; i++) {
+        struct rp_side_file file;
+        if (rp_sidefile_open(&file, tokens, options->sides.columns[i].name, NULL) == 0) {
+            rp_sidefile_type_text(&file.type, type);
+            printf("%s: %s\n", file.path, type);
+        }
+        rp_sidefile_close(&file);
+    }
+    free(tokens);
+}
+
 /* All parts exist: write the output and its companion files. */
 static int finish(struct rp_conversion *conversion, uint64_t started_ns, struct rp_error *error)
 {
@@ -230,6 +253,8 @@ static int finish(struct rp_conversion *conversion, uint64_t started_ns, struct 
               stderr);
     if (code == 0 && !conversion->options->quiet)
         print_summary(conversion, &made, (double)(rp_now_ns() - started_ns) / 1e9);
+    if (code == 0 && !conversion->options->quiet)
+        print_sides(conversion->options);
     return code;
 }
 
@@ -317,7 +342,9 @@ int rp_conversion_run(const struct rp_convert_options *options, const struct rp_
     uint64_t started_ns = rp_now_ns();
     if (inputs->count == 0)
         return check_found(&conversion, &(struct rp_task_part){0}, error);
-    int code = rp_tokenizer_open(&tokenizer, &options->tokenizer, 0, rp_convert_sink, &first,
+    int code = rp_convert_sides_check(&options->sides, inputs, error);
+    if (code == 0)
+        code = rp_tokenizer_open(&tokenizer, &options->tokenizer, 0, rp_convert_sink, &first,
                                  error);
     if (code < 0)
         return code;

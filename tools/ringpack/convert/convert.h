@@ -6,7 +6,7 @@
  * convert the files of each (task.c) to a part: text and JSONL here (text.c, jsonl.c, trained.c),
  * with a worker process for a tokenizer (tokenizer.c); Megatron datasets here (megatron.c); every
  * other form by a worker process with the form's own library (documents.c). The parts are joined in
- * order (join.c). A single task writes the output itself.
+ * order (join.c). A single task writes the output itself. sides.h has side columns.
  *
  * A part is a Megatron dataset in PREFIX.parts, with a record (parts.c) of its hashes and of its
  * inputs and options. A record is written when its part is on the disk; a part whose record fits
@@ -26,6 +26,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "convert/sides.h"
 #include "corpus/gunzip.h"
 #include "corpus/mask.h"
 #include "corpus/spanfile.h"
@@ -161,7 +162,8 @@ struct rp_ids {
     uint32_t width;
     size_t count;
     struct rp_trained trained;
-    bool has_ends; /* none are put around it */
+    const struct rp_entries *sides; /* of each wanted column; NULL: they are in the queue */
+    bool has_ends;                  /* none are put around it */
 };
 
 /* Ids that are put around every document; -1: none. */
@@ -193,12 +195,15 @@ struct rp_output {
     bool has_spans;                  /* a document has a mask; those without are trained whole */
     struct rp_span *scratch;
     uint32_t scratch_capacity;
+    const struct rp_wanted_sides *wanted;
+    struct rp_side_writer *sides;             /* [wanted->count], each from the first document on */
     struct rp_hash128 token_hash, index_hash; /* once it is published */
 };
 /** Begin PREFIX.bin and PREFIX.idx. Existing files are refused unless `replace`. A part of a
  * conversion stays as it is opened; for the final output, `full` and `origin` are set then. */
 RP_MUST_CHECK int rp_output_open(struct rp_output *output, const char *prefix, bool wide,
-                                 bool replace, struct rp_error *error);
+                                 bool replace, const struct rp_wanted_sides *wanted,
+                                 struct rp_error *error);
 /** Append a document. Ends are not added where the document has them already. */
 RP_MUST_CHECK int rp_output_add(struct rp_output *output, const struct rp_ids *ids,
                                 struct rp_ends ends, struct rp_error *error);
@@ -231,6 +236,23 @@ char *rp_tokenizer_title(const char *path);
 /** Its name and hash, as PREFIX.tokens.json and side columns have them. */
 RP_MUST_CHECK int rp_tokenizer_identify(const char *name, struct rp_tokenizer_id *id,
                                         struct rp_error *error);
+
+/* output_sides.c: its side columns, opened, ended, published and discarded with it */
+RP_MUST_CHECK int rp_output_sides_open(struct rp_output *output, struct rp_error *error);
+/** The entries of a document, and zeros or its number for the tokens that are put around it. */
+RP_MUST_CHECK int rp_output_sides_add(struct rp_output *output, const struct rp_ids *ids,
+                                      bool begin, bool end, struct rp_error *error);
+/** Append the entries of many documents to column i. */
+RP_MUST_CHECK int rp_output_side_append(struct rp_output *output, uint32_t i,
+                                        const struct rp_entries *entries, struct rp_error *error);
+RP_MUST_CHECK int rp_output_sides_end(struct rp_output *output, struct rp_error *error);
+RP_MUST_CHECK int rp_output_sides_publish(struct rp_output *output, struct rp_error *error);
+void rp_output_sides_unlink(const struct rp_output *output);
+void rp_output_sides_discard(struct rp_output *output);
+/** Refuse columns of the tokens PREFIX.bin that are there: all of them, or to `replace` the tokens
+ * those that are not wanted. */
+RP_MUST_CHECK int rp_output_sides_check(const char *prefix, const struct rp_wanted_sides *wanted,
+                                        bool replace, struct rp_error *error);
 
 /* The choice of a tokenizer. The strings stay the caller's. */
 struct rp_tokenizer_choice {
@@ -269,6 +291,9 @@ struct rp_frame {
     struct rp_mask_origin origin; /* their mask's; without a name: no mask */
     uint32_t *run_counts;         /* [documents] */
     struct rp_span *runs;
+    uint32_t side_count;
+    struct rp_entries sides[RP_SIDES_MAX]; /* of all documents, in `side_data` */
+    uint8_t *side_data[RP_SIDES_MAX];
 };
 enum rp_ask {
     RP_ASK_TEXTS = 1,
@@ -407,6 +432,8 @@ struct rp_convert {
                                    trained */
     struct rp_span_list runs;   /* a JSONL line's, or a Megatron document's */
     struct rp_mask_origin line_mask;
+    const struct rp_wanted_sides *sides;
+    struct rp_side_queue queue;
     uint64_t line_base; /* lines before the piece that is read, once something is wrong in it */
     bool may_be_value;  /* the file being read is RP_READ_JSON */
     const char *path;   /* the file being read, for messages */
@@ -441,6 +468,11 @@ RP_MUST_CHECK int rp_convert_fail_mixed(const char *path, struct rp_error *error
 RP_MUST_CHECK int rp_convert_take_text(struct rp_convert *convert, struct rp_error *error);
 /** Leave out and count a bad row or line, and print the first errors. Returns 0. */
 int rp_convert_skip(struct rp_convert *convert, const struct rp_error *error);
+/** Refuse a line, which may be skipped. */
+int rp_convert_fail_line(struct rp_convert *convert, int code, const char *expected,
+                         const char *found, struct rp_error *error);
+/** The kind of a value, for messages. */
+const char *rp_convert_json_kind(const json_t *value);
 /** The bytes of a byte order mark that a text begins with. */
 size_t rp_convert_mark_bytes(const char *text, size_t bytes);
 /** Report `bytes` of the file being read as done. */

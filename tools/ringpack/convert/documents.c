@@ -14,13 +14,15 @@ static int send_request(struct rp_convert *convert, const struct rp_input *input
 {
     struct rp_worker *worker = &convert->tokenizer.worker;
     const struct rp_mask_choice *mask = &convert->mask;
-    json_t *request = json_pack("{s:s, s:s, s:s?, s:s?, s:s?, s:s?, s:s?, s:I, s:b, s:b, s:I, s:I}",
+    json_t *request = json_pack("{s:s, s:s, s:s?, s:s?, s:s?, s:s?, s:s?, s:I, s:b, s:b, s:I, s:I, "
+                                "s:o}",
                                 "path", input->path, "form", input->form->name, "column",
                                 convert->column, "dtype", convert->dtype, "mask", mask->name,
                                 "mask_value", mask->value, "mask_of", mask->of, "min_bytes",
                                 (json_int_t)convert->min_bytes, "has_tokenizer",
                                 convert->text == RP_TEXT_TOKENS, "skip_bad", convert->skip_bad,
-                                "begin", (json_int_t)input->begin, "end", (json_int_t)input->end);
+                                "begin", (json_int_t)input->begin, "end", (json_int_t)input->end,
+                                "sides", rp_convert_sides_json(convert->sides));
     char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
     json_decref(request);
     if (!text)

@@ -87,9 +87,9 @@ static int join_spans(struct rp_conversion *conversion, struct rp_output *output
 {
     struct rp_spanfile file;
     char *path = rp_part_path(conversion, task, "spans");
-    if (task->made.span_bytes == 0 || !path) {
+    if (task->made.spans.bytes == 0 || !path) {
         free(path);
-        return path || task->made.span_bytes == 0
+        return path || task->made.spans.bytes == 0
                    ? 0
                    : rp_fail(error, -RP_E_RESOURCE, NULL, "no memory for a name");
     }
@@ -104,11 +104,50 @@ static int join_spans(struct rp_conversion *conversion, struct rp_output *output
     return code < 0 ? rp_fail_context(error, code, "%s", task->inputs->path) : 0;
 }
 
+/* The entries of its first `tokens` tokens. */
+static int append_side(struct rp_output *output, uint32_t i, const struct rp_side_file *file,
+                       uint64_t tokens, struct rp_error *error)
+{
+    struct rp_entries entries = {.type = file->type, .at = file->map.data + RP_SIDE_DATA_OFFSET};
+    int code = 0;
+    do {
+        entries.count = rp_min_u64(tokens, STEP_IDS);
+        code = rp_interrupt_check(RP_CONVERT_IS_SAFE, error);
+        if (code == 0)
+            code = rp_output_side_append(output, i, &entries, error);
+        entries.at += entries.count * entries.type.bytes;
+        tokens -= entries.count;
+    } while (tokens > 0 && code == 0);
+    return code;
+}
+
+static int join_sides(struct rp_conversion *conversion, struct rp_output *output,
+                      const struct rp_task *task, uint64_t tokens, struct rp_error *error)
+{
+    char *path = rp_part_path(conversion, task, "bin");
+    int code = path ? 0 : rp_fail(error, -RP_E_RESOURCE, NULL, "no memory for a name");
+    for (uint32_t i = 0; i < output->wanted->count && code == 0; i++) {
+        struct rp_side_file file;
+        code = rp_sidefile_open(&file, path, output->wanted->columns[i].name, error);
+        if (code == 0 && file.entries != task->made.tokens)
+            code = rp_fail(error, -RP_E_CHANGED,
+                           "type the same command again: it makes the part again",
+                           "%s: expected %" PRIu64 " entries, found %" PRIu64, file.path,
+                           task->made.tokens, file.entries);
+        if (code == 0)
+            code = append_side(output, i, &file, tokens, error);
+        rp_sidefile_close(&file);
+    }
+    free(path);
+    return code < 0 ? rp_fail_context(error, code, "%s", task->inputs->path) : 0;
+}
+
 static int join_part(struct rp_conversion *conversion, struct rp_output *output,
                      const struct rp_task *task, uint64_t wanted, struct rp_error *error)
 {
     struct rp_map tokens = {0}, index = {0};
     size_t first = output->documents;
+    uint64_t before = output->token_count;
     char *token_path = rp_part_path(conversion, task, "bin");
     char *index_path = rp_part_path(conversion, task, "idx");
     int code = token_path && index_path
@@ -128,6 +167,8 @@ static int join_part(struct rp_conversion *conversion, struct rp_output *output,
         code = rp_fail_context(error, code, "%s", index_path);
     if (code == 0)
         code = join_spans(conversion, output, task, first, error);
+    if (code == 0)
+        code = join_sides(conversion, output, task, output->token_count - before, error);
     rp_map_close(&tokens);
     rp_map_close(&index);
     free(token_path);
@@ -172,7 +213,8 @@ int rp_parts_join(struct rp_conversion *conversion, struct rp_task_part *joined,
         return 0;
     if (joined->counts.paired > 0 && joined->counts.paired != joined->documents)
         return rp_convert_fail_mixed(options->output, error);
-    int code = rp_output_open(&output, options->output, joined->wide, options->force, error);
+    int code = rp_output_open(&output, options->output, joined->wide, options->force,
+                              &options->sides, error);
     if (code == 0)
         code = rp_origin_add(conversion, &joined->counts, &output, error);
     for (size_t i = 0; i < conversion->task_count && code == 0; i++) {

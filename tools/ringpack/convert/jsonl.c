@@ -14,22 +14,6 @@
 #define READ_BYTES (1u << 20)
 #endif
 
-static int fail_line(struct rp_convert *convert, int code, const char *expected, const char *found,
-                     struct rp_error *error)
-{
-    convert->bad_line = true;
-    return rp_fail(error, code, convert->may_be_value ? RP_CONVERT_IS_VALUE : RP_CONVERT_MEND,
-                   "%s:%" PRIu64 ": expected %s, found %.200s", convert->path, convert->line,
-                   expected, found);
-}
-
-static const char *type_name(const json_t *value)
-{
-    static const char *const names[] = {"an object",     "a list", "text",  "an integer",
-                                        "a real number", "true",   "false", "null"};
-    return names[json_typeof(value)];
-}
-
 /* A null is as if it were not there. */
 static json_t *field(json_t *object, const char *key)
 {
@@ -45,8 +29,8 @@ static int fail_id(struct rp_convert *convert, const char *key, const json_t *it
     if (json_is_integer(item))
         snprintf(found, sizeof found, "%" JSON_INTEGER_FORMAT, json_integer_value(item));
     else
-        snprintf(found, sizeof found, "%s", type_name(item));
-    return fail_line(convert, -RP_E_FORMAT, expected, found, error);
+        snprintf(found, sizeof found, "%s", rp_convert_json_kind(item));
+    return rp_convert_fail_line(convert, -RP_E_FORMAT, expected, found, error);
 }
 
 static int add_tokens(struct rp_convert *convert, json_t *object, const char *key,
@@ -56,7 +40,8 @@ static int add_tokens(struct rp_convert *convert, json_t *object, const char *ke
     char expected[64];
     snprintf(expected, sizeof expected, "a list of token ids in `%s`", key);
     if (!json_is_array(list))
-        return fail_line(convert, -RP_E_FORMAT, expected, type_name(list), error);
+        return rp_convert_fail_line(convert, -RP_E_FORMAT, expected, rp_convert_json_kind(list),
+                                    error);
     convert->counts.as_ids += convert->text == RP_TEXT_BYTES;
     if (convert->append_eos && !convert->eos_declared)
         return rp_fail(error, -RP_E_USAGE, "give --eos N, or --no-append-eos",
@@ -81,22 +66,28 @@ static int add_tokens(struct rp_convert *convert, json_t *object, const char *ke
     if (code == 0)
         code = rp_trained_line(convert, object, &ids, error);
     if (code == 0 && count > 0)
+        code = rp_convert_sides_queue(convert, object, 1, error);
+    if (code == 0 && count > 0)
         code = rp_convert_sink(convert, &ids, error);
     convert->counts.too_small += count == 0;
     free(tokens);
     return code;
 }
 
-static int add_text(struct rp_convert *convert, json_t *text, struct rp_error *error)
+static int add_text(struct rp_convert *convert, json_t *object, struct rp_error *error)
 {
+    json_t *text = field(object, "text");
     if (!json_is_string(text))
-        return fail_line(convert, -RP_E_FORMAT, "a string in `text`", type_name(text), error);
+        return rp_convert_fail_line(convert, -RP_E_FORMAT, "a string in `text`",
+                                    rp_convert_json_kind(text), error);
     size_t bytes = json_string_length(text);
     if (bytes == 0 || bytes < convert->min_bytes) {
         convert->counts.too_small++;
         return 0;
     }
     int code = rp_convert_take_text(convert, error);
+    if (code == 0)
+        code = rp_convert_sides_queue(convert, object, 1, error);
     if (code < 0)
         return code;
     return rp_tokenizer_add(&convert->tokenizer, json_string_value(text), bytes, error);
@@ -138,12 +129,20 @@ static bool is_text_or_null(const json_t *value)
 }
 
 /* Hand a line to the worker, which makes documents of it. */
-static int send_line(struct rp_convert *convert, struct rp_chat chat, bool is_text,
+static int send_line(struct rp_convert *convert, json_t *object, struct rp_chat chat, bool is_text,
                      struct rp_error *error)
 {
+    bool is_pair = chat.ask == RP_ASK_PREFERENCES || chat.ask == RP_ASK_CHAT_PREFERENCES;
     int code = check_mask(convert, chat.ask, error);
+    if (code == 0 && convert->sides->count > 0 && convert->skip_bad) /* which ones is not told */
+        code = rp_fail(error, -RP_E_USAGE, "leave --skip-bad out, or write the lines as Parquet",
+                       "%s:%" PRIu64 ": --skip-bad leaves out lines of prompts, messages or "
+                       "answers, and --side-column has values for each of them",
+                       convert->path, convert->line);
     if (code == 0 && is_text)
         code = rp_convert_take_text(convert, error);
+    if (code == 0)
+        code = rp_convert_sides_queue(convert, object, 1 + is_pair, error);
     if (code < 0)
         return code;
     chat.path = convert->path;
@@ -166,12 +165,13 @@ static int add_chat(struct rp_convert *convert, json_t *object, const char *line
     bool are_lists = (json_is_array(prompt) || json_is_null(prompt)) &&
                      (json_is_array(completion) || json_is_null(completion));
     if (!is_text && prompt && !are_lists)
-        return fail_line(convert, -RP_E_FORMAT,
-                         "`prompt` and `completion` that are both text or both lists of messages",
-                         "something else", error);
+        return rp_convert_fail_line(
+            convert, -RP_E_FORMAT,
+            "`prompt` and `completion` that are both text or both lists of messages",
+            "something else", error);
     enum rp_ask ask = is_text ? RP_ASK_PAIRS : prompt ? RP_ASK_CHAT_PAIRS : RP_ASK_CHATS;
     const struct rp_chat chat = {.text = line, .bytes = bytes, .ask = ask};
-    return send_line(convert, chat, is_text, error);
+    return send_line(convert, object, chat, is_text, error);
 }
 
 /* The worker finds the prompt of a pair, which is a field, or the common beginning. */
@@ -183,16 +183,17 @@ static int add_preference(struct rp_convert *convert, json_t *object, const char
     bool is_text = json_is_string(chosen) && json_is_string(rejected);
     bool is_chat = json_is_array(chosen) && json_is_array(rejected);
     if ((!is_text && !is_chat) || (is_text && prompt && !json_is_string(prompt)))
-        return fail_line(convert, -RP_E_FORMAT,
-                         "`chosen` and `rejected` that are both text or both lists of messages, "
-                         "and a `prompt` of their kind",
-                         "something else", error);
+        return rp_convert_fail_line(
+            convert, -RP_E_FORMAT,
+            "`chosen` and `rejected` that are both text or both lists of messages, "
+            "and a `prompt` of their kind",
+            "something else", error);
     const struct rp_chat chat = {
         .text = line,
         .bytes = bytes,
         .ask = is_text ? RP_ASK_PREFERENCES : RP_ASK_CHAT_PREFERENCES,
     };
-    return send_line(convert, chat, is_text, error);
+    return send_line(convert, object, chat, is_text, error);
 }
 
 static int add_object(struct rp_convert *convert, json_t *object, const char *line, size_t bytes,
@@ -200,11 +201,10 @@ static int add_object(struct rp_convert *convert, json_t *object, const char *li
 {
     static const char *const empty[] = {"tokens", "input_ids", "text", "messages"};
     const char *key = field(object, "tokens") ? "tokens" : "input_ids";
-    json_t *text = field(object, "text");
     if (field(object, key))
         return add_tokens(convert, object, key, error);
-    if (text)
-        return add_text(convert, text, error);
+    if (field(object, "text"))
+        return add_text(convert, object, error);
     if (field(object, "chosen") && field(object, "rejected"))
         return add_preference(convert, object, line, bytes, error);
     if (field(object, "messages") ||
@@ -215,10 +215,11 @@ static int add_object(struct rp_convert *convert, json_t *object, const char *li
             convert->counts.too_small++;
             return 0;
         }
-    return fail_line(convert, -RP_E_FORMAT,
-                     "an object with `text`, `tokens`, `input_ids`, `messages`, `prompt` and "
-                     "`completion`, or `chosen` and `rejected`",
-                     json_is_object(object) ? "none of them" : "no object", error);
+    return rp_convert_fail_line(
+        convert, -RP_E_FORMAT,
+        "an object with `text`, `tokens`, `input_ids`, `messages`, `prompt` and "
+        "`completion`, or `chosen` and `rejected`",
+        json_is_object(object) ? "none of them" : "no object", error);
 }
 
 static int add_line(struct rp_convert *convert, const char *line, size_t bytes,
@@ -236,9 +237,9 @@ static int add_line(struct rp_convert *convert, const char *line, size_t bytes,
     json_error_t reason;
     json_t *object = json_loadb(line, bytes, JSON_ALLOW_NUL, &reason);
     convert->bad_line = false;
-    code = object
-               ? add_object(convert, object, line, bytes, error)
-               : fail_line(convert, -RP_E_FORMAT, "a JSON object on one line", reason.text, error);
+    code = object ? add_object(convert, object, line, bytes, error)
+                  : rp_convert_fail_line(convert, -RP_E_FORMAT, "a JSON object on one line",
+                                         reason.text, error);
     json_decref(object);
     if (code < 0 && convert->bad_line && convert->skip_bad)
         return rp_convert_skip(convert, error);

@@ -36,10 +36,10 @@ static int refuse_existing(const char *prefix, struct rp_error *error)
 }
 
 int rp_output_open(struct rp_output *output, const char *prefix, bool wide, bool replace,
-                   struct rp_error *error)
+                   const struct rp_wanted_sides *wanted, struct rp_error *error)
 {
     *output = (struct rp_output){
-        .tokens.fd = -1, .spans.file.fd = -1, .wide = wide, .replace = replace};
+        .tokens.fd = -1, .spans.file.fd = -1, .wide = wide, .replace = replace, .wanted = wanted};
     rp_hasher_begin(&output->hasher);
     output->token_path = rp_asprintf("%s.bin", prefix);
     output->index_path = rp_asprintf("%s.idx", prefix);
@@ -52,6 +52,8 @@ int rp_output_open(struct rp_output *output, const char *prefix, bool wide, bool
         code = refuse_existing(prefix, error);
     if (code == 0)
         code = rp_new_file_open(&output->tokens, output->token_path, error);
+    if (code == 0)
+        code = rp_output_sides_open(output, error);
     if (code < 0)
         rp_output_discard(output);
     return code;
@@ -193,6 +195,8 @@ int rp_output_add(struct rp_output *output, const struct rp_ids *ids, struct rp_
         code = put_tokens(output, ids, error);
     if (code == 0 && end)
         code = put_end(output, ends.eos, error);
+    if (code == 0)
+        code = rp_output_sides_add(output, ids, begin, end, error);
     return code == 0 && ids->trained.origin ? add_runs(output, ids, begin, end, error) : code;
 }
 
@@ -325,10 +329,13 @@ static int publish_files(struct rp_output *output, struct rp_new_file *index,
         remove_companions(companions);
     unlink(output->index_path);
     unlink(output->span_path);
+    rp_output_sides_unlink(output);
     int code = rp_new_file_publish(&output->tokens, error);
     bool published = code == 0;
     if (code == 0 && output->has_spans)
         code = rp_new_file_publish(&output->spans.file, error);
+    if (code == 0)
+        code = rp_output_sides_publish(output, error);
     if (code == 0)
         code = rp_new_file_publish(index, error);
     if (code == 0 && output->full)
@@ -337,6 +344,7 @@ static int publish_files(struct rp_output *output, struct rp_new_file *index,
         remove_companions(companions);
         unlink(output->index_path);
         unlink(output->span_path);
+        rp_output_sides_unlink(output);
         unlink(output->token_path);
     }
     return code;
@@ -353,6 +361,8 @@ static int publish_locked(struct rp_output *output, struct rp_new_file *index,
     int lock = prefix ? rp_output_lock(output->token_path, error)
                       : rp_fail(error, -ENOMEM, NULL, "no memory for a name");
     int code = lock < 0 ? lock : output->replace ? 0 : refuse_existing(prefix, error);
+    if (code == 0)
+        code = rp_output_sides_check(prefix, output->wanted, output->replace, error);
     if (code == 0)
         code = publish_files(output, index, companions, error);
     free(prefix);
@@ -392,6 +402,8 @@ int rp_output_publish(struct rp_output *output, struct rp_error *error)
     if (code == 0 && output->has_spans)
         code = finish_spans(output, error);
     if (code == 0)
+        code = rp_output_sides_end(output, error);
+    if (code == 0)
         code = rp_new_file_open(&index, output->index_path, error);
     if (code == 0)
         code = write_index(output, index.fd, error);
@@ -409,6 +421,7 @@ void rp_output_discard(struct rp_output *output)
 {
     rp_new_file_discard(&output->tokens);
     rp_spanfile_discard(&output->spans);
+    rp_output_sides_discard(output);
     free(output->token_path);
     free(output->span_path);
     free(output->scratch);

@@ -66,19 +66,28 @@ static bool take_counts(struct rp_counts *counts, const json_t *list)
     return json_array_size(list) == RP_COUNTS;
 }
 
+static json_t *sides_json(const struct rp_conversion *conversion, const struct rp_task_part *made)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < conversion->options->sides.count; i++)
+        json_array_append_new(list, file_json(made->sides[i].bytes, made->sides[i].hash));
+    return list;
+}
+
 static json_t *record_json(const struct rp_conversion *conversion, const struct rp_task *task)
 {
     const struct rp_task_part *made = &task->made;
     char made_of[RP_HASH_HEX_BYTES], times[RP_HASH_HEX_BYTES], content[RP_HASH_HEX_BYTES];
     return json_pack(
-        "{s:i, s:s, s:s, s:s, s:I, s:I, s:I, s:b, s:o, s:o, s:o, s:o}", "ringpack_part",
+        "{s:i, s:s, s:s, s:s, s:I, s:I, s:I, s:b, s:o, s:o, s:o, s:o, s:o}", "ringpack_part",
         RECORD_VERSION, "content", rp_hash128_hex(made->content, content), "made_of",
         task_hash(conversion, task, false, made_of), "times",
         task_hash(conversion, task, true, times), "documents", (json_int_t)made->documents,
         "tokens", (json_int_t)made->tokens, "token_max", (json_int_t)made->token_max, "wide",
         made->wide, "bin", file_json(made->token_bytes, made->token_hash), "idx",
         file_json(made->index_bytes, made->index_hash), "spans",
-        file_json(made->span_bytes, made->span_hash), "counts", counts_json(&made->counts));
+        file_json(made->spans.bytes, made->spans.hash), "sides", sides_json(conversion, made),
+        "counts", counts_json(&made->counts));
 }
 
 /* A record's hash of itself: of its other fields, sorted. */
@@ -171,6 +180,27 @@ static bool same_file(const struct rp_conversion *conversion, const struct rp_ta
     return same;
 }
 
+/* The side columns of a part. Records of older versions name none. */
+static bool same_sides(const struct rp_conversion *conversion, struct rp_task *task,
+                       const json_t *list)
+{
+    const struct rp_wanted_sides *wanted = &conversion->options->sides;
+    for (uint32_t i = 0; i < wanted->count; i++) {
+        json_int_t bytes;
+        const char *hash;
+        if (json_unpack(json_array_get(list, i), "{s:I, s:s}", "bytes", &bytes, "xxh3_128", &hash))
+            return false;
+        char *ending = rp_asprintf("%s.col", wanted->columns[i].name);
+        bool same = ending &&
+                    (bytes == 0 || same_file(conversion, task, ending, (uint64_t)bytes, hash));
+        free(ending);
+        task->made.sides[i].bytes = (uint64_t)bytes;
+        if (!same)
+            return false;
+    }
+    return true;
+}
+
 /* Other times of an object or of a folder mean other content. */
 static bool same_content(const struct rp_task *task, const char *content)
 {
@@ -220,7 +250,7 @@ static bool take_record(const struct rp_conversion *conversion, struct rp_task *
         .wide = wide,
         .token_bytes = (uint64_t)token_bytes,
         .index_bytes = (uint64_t)index_bytes,
-        .span_bytes = (uint64_t)span_bytes,
+        .spans.bytes = (uint64_t)span_bytes,
     };
     return take_counts(&made->counts, counts) && made->tokens <= UINT64_MAX / 8 &&
            made->documents <= UINT64_MAX / 32 &&
@@ -228,8 +258,9 @@ static bool take_record(const struct rp_conversion *conversion, struct rp_task *
            made->index_bytes == RP_OUTPUT_INDEX_BYTES(made->documents) &&
            same_file(conversion, task, "bin", made->token_bytes, token_hash) &&
            same_file(conversion, task, "idx", made->index_bytes, index_hash) &&
-           (made->span_bytes == 0 ||
-            same_file(conversion, task, "spans", made->span_bytes, span_hash));
+           (made->spans.bytes == 0 ||
+            same_file(conversion, task, "spans", made->spans.bytes, span_hash)) &&
+           same_sides(conversion, task, json_object_get(record, "sides"));
 }
 
 void rp_part_check(const struct rp_conversion *conversion, struct rp_task *task, bool elsewhere)

@@ -12,9 +12,15 @@ struct rp_convert_options {
     struct rp_tokenizer_choice tokenizer;
     bool tokenizer_given, force, no_append_eos, quiet, merge;
     struct rp_mask_choice mask; /* --drop-labels is "none" */
+    struct rp_wanted_sides sides;
     uint64_t vocab_size, min_bytes, split_bytes, max_tokens, group_bytes;
     uint32_t workers;     /* 0: as many as there are CPUs, eight at most */
     uint32_t part, parts; /* from --part; parts 0: all tasks are this process's */
+};
+
+struct rp_part_file {
+    uint64_t bytes; /* 0: there is no file */
+    struct rp_hash128 hash;
 };
 
 /* The part that a task made, as in its record. */
@@ -22,8 +28,9 @@ struct rp_task_part {
     struct rp_hash128 content; /* hash of its inputs, which are files; zeros: times identify them */
     uint64_t documents, tokens, token_max;
     bool wide;
-    uint64_t token_bytes, index_bytes, span_bytes; /* span_bytes 0: it has no mask */
-    struct rp_hash128 token_hash, index_hash, span_hash;
+    uint64_t token_bytes, index_bytes;
+    struct rp_hash128 token_hash, index_hash;
+    struct rp_part_file spans, sides[RP_SIDES_MAX]; /* without a mask, without documents: none */
     struct rp_counts counts;
 };
 
@@ -81,7 +88,8 @@ bool rp_tasks_enough(const struct rp_conversion *conversion);
 
 /* parts.c */
 
-/** The path of a file of a task's part: "bin", "idx", "spans" or "json"; the caller frees it. */
+/** The path of a file of a task's part: "bin", "idx", "spans", "NAME.col" or "json"; the caller
+ * frees it. */
 char *rp_part_path(const struct rp_conversion *conversion, const struct rp_task *task,
                    const char *ending);
 /** Write the record of a part that is on the disk. */

@@ -81,6 +81,7 @@ static void *run_thread(void *argument)
         code = rp_task_run(pool->conversion, thread->convert, task, &error);
     rp_tokenizer_close(&thread->convert->tokenizer);
     rp_span_list_release(&thread->convert->runs);
+    free(thread->convert->queue.bytes);
     end_thread(pool, code, &error);
     return NULL;
 }

@@ -67,11 +67,16 @@ int rp_convert_sink(void *context, const struct rp_ids *ids, struct rp_error *er
     uint64_t limit = convert->vocab_size ? convert->vocab_size : (uint64_t)INT32_MAX + 1;
     uint32_t largest = largest_id(ids);
     bool is_half = ids->trained.origin && !strcmp(ids->trained.origin->name, RP_MASK_OF_PAIRS);
+    struct rp_entries sides[RP_SIDES_MAX];
+    int failed = rp_convert_sides_take(convert, ids, sides, error);
+    if (failed < 0)
+        return convert->skip_bad && failed == -RP_E_FORMAT ? rp_convert_skip(convert, error)
+                                                           : failed;
     int mixed = check_pairs(convert, is_half, error);
     if (mixed < 0)
         return mixed;
     if (largest >= limit) {
-        int failed = fail_vocabulary(convert, limit, largest, error);
+        failed = fail_vocabulary(convert, limit, largest, error);
         convert->line += convert->in_rows && convert->skip_bad;
         return convert->skip_bad && !is_half ? rp_convert_skip(convert, error) : failed;
     }
@@ -81,6 +86,7 @@ int rp_convert_sink(void *context, const struct rp_ids *ids, struct rp_error *er
     if (ids->count == 0 || ids->has_ends)
         ends = (struct rp_ends){-1, -1};
     struct rp_ids taken = *ids;
+    taken.sides = sides;
     if (rp_mask_is_none(&convert->mask))
         taken.trained.origin = NULL;
     int code = rp_output_add(output, &taken, ends, error);

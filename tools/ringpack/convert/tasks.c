@@ -85,6 +85,7 @@ struct rp_convert rp_task_convert(struct rp_conversion *conversion)
         .text = conversion->text,
         .eos_declared = options->tokenizer.eos != NULL,
         .mask = options->mask,
+        .sides = &options->sides,
         .prefix = options->output,
         .done_bytes = &conversion->done_bytes,
         .done_tokens = &conversion->done_tokens,
@@ -186,18 +187,30 @@ static struct rp_task_part made_part(const struct rp_convert *convert)
     };
 }
 
-/* The spans in the record of a part. */
-static int take_spans(const struct rp_output *output, struct rp_task_part *made,
-                      struct rp_error *error)
+/* A file in the record of a part. */
+static int take_file(const char *path, struct rp_part_file *file, struct rp_error *error)
 {
-    struct rp_map file;
-    int code = rp_map_open(&file, output->span_path, error);
+    struct rp_map map;
+    int code = rp_map_open(&map, path, error);
     if (code < 0)
         return code;
-    made->span_bytes = file.bytes;
-    made->span_hash = rp_hash128(file.data, (size_t)file.bytes);
-    rp_map_close(&file);
+    *file = (struct rp_part_file){map.bytes, rp_hash128(map.data, (size_t)map.bytes)};
+    rp_map_close(&map);
     return 0;
+}
+
+/* Its spans and side columns. */
+static int take_files(const struct rp_output *output, struct rp_task_part *made,
+                      struct rp_error *error)
+{
+    int code = output->has_spans ? take_file(output->span_path, &made->spans, error) : 0;
+    for (uint32_t i = 0; i < output->wanted->count && made->documents > 0 && code == 0; i++) {
+        char *path = rp_sidefile_path(output->token_path, output->wanted->columns[i].name);
+        code = path ? take_file(path, &made->sides[i], error)
+                    : rp_fail(error, -ENOMEM, NULL, "no memory for a name");
+        free(path);
+    }
+    return code;
 }
 
 /* Publish a part, or the output if it has a document. */
@@ -212,8 +225,8 @@ static int publish(struct rp_conversion *conversion, struct rp_convert *convert,
     int code = rp_output_publish(&convert->output, error);
     task->made.token_hash = convert->output.token_hash;
     task->made.index_hash = convert->output.index_hash;
-    if (code == 0 && conversion->folder && convert->output.has_spans)
-        code = take_spans(&convert->output, &task->made, error);
+    if (code == 0 && conversion->folder)
+        code = take_files(&convert->output, &task->made, error);
     if (code == 0 && conversion->folder)
         code = rp_part_save(conversion, task, error);
     task->finished = code == 0;
@@ -226,9 +239,11 @@ static int run_once(struct rp_conversion *conversion, struct rp_convert *convert
     convert->counts = (struct rp_counts){0};
     convert->told_tokens = 0;
     rp_tokenizer_forget(&convert->tokenizer);
+    convert->queue.begin = convert->queue.end = 0;
     convert->tokenizer.special = convert->tokenizer.bad = 0;
     int code = rp_output_open(&convert->output, prefix, conversion->wide,
-                              conversion->folder || conversion->options->force, error);
+                              conversion->folder || conversion->options->force,
+                              &conversion->options->sides, error);
     struct rp_hash128 content = {0};
     if (code == 0 && conversion->folder && rp_part_hash_inputs(task, &content, NULL) < 0)
         content = (struct rp_hash128){0}; /* reading it will report the error */

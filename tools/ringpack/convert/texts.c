@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* texts.c — the checks of every text: whether it may become tokens, and where it begins. */
+/* texts.c — the checks of every text: whether it may become tokens, and where it begins; and bad
+ * lines. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,4 +32,20 @@ int rp_convert_skip(struct rp_convert *convert, const struct rp_error *error)
     if (++convert->counts.bad <= SKIPPED_NAMED_MAX)
         fprintf(stderr, "ringpack: skipped: %s\n", error->message);
     return 0;
+}
+
+int rp_convert_fail_line(struct rp_convert *convert, int code, const char *expected,
+                         const char *found, struct rp_error *error)
+{
+    convert->bad_line = true;
+    return rp_fail(error, code, convert->may_be_value ? RP_CONVERT_IS_VALUE : RP_CONVERT_MEND,
+                   "%s:%" PRIu64 ": expected %s, found %.200s", convert->path, convert->line,
+                   expected, found);
+}
+
+const char *rp_convert_json_kind(const json_t *value)
+{
+    static const char *const names[] = {"an object",     "a list", "text",  "an integer",
+                                        "a real number", "true",   "false", "null"};
+    return names[json_typeof(value)];
 }

@@ -199,17 +199,24 @@ int rp_frame_deliver(const struct rp_frame *frame, rp_sink *sink, void *context,
 {
     const uint8_t *at = frame->ids;
     const struct rp_span *runs = frame->runs;
+    struct rp_entries sides[RP_SIDES_MAX];
     int code = 0;
+    memcpy(sides, frame->sides, sizeof sides);
     for (uint32_t i = 0; i < frame->documents && code == 0; i++) {
         struct rp_ids ids = {.at = at,
                              .width = frame->width,
                              .count = frame->lengths[i],
+                             .sides = frame->side_count ? sides : NULL,
                              .has_ends = frame->kind == RP_FRAME_CHATS};
+        for (uint32_t k = 0; k < frame->side_count; k++)
+            sides[k].count = sides[k].is_number ? 1 : ids.count;
         if (frame->run_counts)
             ids.trained = (struct rp_trained){&frame->origin, runs, frame->run_counts[i]};
         code = sink(context, &ids, error);
         runs += ids.trained.count;
         at += (size_t)frame->lengths[i] * frame->width;
+        for (uint32_t k = 0; k < frame->side_count; k++)
+            sides[k].at += sides[k].count * sides[k].type.bytes;
     }
     return code;
 }

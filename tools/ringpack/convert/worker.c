@@ -14,12 +14,13 @@
 #include "base/bits.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "column/values.h"
 #include "convert/convert.h"
 #include "interrupt.h"
 
-#define PROTOCOL 4u
-#define HELLO_BYTES 64u
-#define FRAME_BYTES 64u
+#define PROTOCOL 5u
+#define HELLO_BYTES 68u
+#define FRAME_BYTES 68u
 #define DOCUMENTS_MAX (1u << 20) /* in a frame */
 #define MESSAGE_BYTES_MAX 4096u
 
@@ -147,6 +148,44 @@ static int receive_runs(struct rp_worker *worker, struct rp_frame *frame, uint64
     return code < 0 ? code : check_runs(worker, frame, count, error);
 }
 
+static int receive_side(struct rp_worker *worker, struct rp_frame *frame, uint32_t k, uint64_t ids,
+                        struct rp_error *error)
+{
+    struct rp_entries *entries = &frame->sides[k];
+    struct rp_values values = {.path = worker->subject};
+    uint8_t head[16];
+    char descr[9] = "";
+    uint32_t width = 0;
+    int code = receive_all(worker, head, sizeof head, error);
+    if (code < 0)
+        return code;
+    memcpy(descr, head, 8);
+    if (!rp_values_type(descr, false, &values.type, &width) || !values.type.dtype)
+        return rp_fail(error, -RP_E_FORMAT,
+                       "choose a type that a column has: --side-column NAME=FIELD:TYPE",
+                       "%s: values of type %s", worker->subject, descr);
+    code = rp_values_set_width(&values, rp_load_u32(head + 8), width, error);
+    if (code < 0 || values.type.count == 0)
+        return code < 0 ? code : fail_protocol(worker, error);
+    *entries = (struct rp_entries){.type = values.type,
+                                   .is_number = rp_load_u32(head + 12) == 0,
+                                   .count = rp_load_u32(head + 12) ? ids : frame->documents};
+    size_t bytes = (size_t)(entries->count * entries->type.bytes);
+    entries->at = frame->side_data[k] = malloc(bytes + 1);
+    return entries->at ? receive_all(worker, frame->side_data[k], bytes, error)
+                       : rp_fail(error, -ENOMEM, NULL, "%s: no memory for its side columns",
+                                 worker->subject);
+}
+
+static int receive_sides(struct rp_worker *worker, struct rp_frame *frame, uint64_t ids,
+                         struct rp_error *error)
+{
+    int code = frame->side_count <= RP_SIDES_MAX ? 0 : fail_protocol(worker, error);
+    for (uint32_t k = 0; k < frame->side_count && code == 0; k++)
+        code = receive_side(worker, frame, k, ids, error);
+    return code;
+}
+
 static int receive_documents(struct rp_worker *worker, struct rp_frame *frame, uint64_t runs,
                              struct rp_error *error)
 {
@@ -171,9 +210,10 @@ static int receive_documents(struct rp_worker *worker, struct rp_frame *frame, u
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for %" PRIu64 " tokens",
                        worker->subject, ids);
     code = receive_all(worker, frame->ids, (size_t)ids * frame->width, error);
-    if (code < 0 || !frame->origin.name[0])
-        return code;
-    return runs <= ids ? receive_runs(worker, frame, runs, error) : fail_protocol(worker, error);
+    if (code == 0 && frame->origin.name[0])
+        code = runs <= ids ? receive_runs(worker, frame, runs, error)
+                           : fail_protocol(worker, error);
+    return code == 0 ? receive_sides(worker, frame, ids, error) : code;
 }
 
 int rp_worker_receive(struct rp_worker *worker, struct rp_frame *frame, struct rp_error *error)
@@ -190,6 +230,7 @@ int rp_worker_receive(struct rp_worker *worker, struct rp_frame *frame, struct r
         .dropped = rp_load_u32(head + 16),
         .special = rp_load_u32(head + 20),
         .bad = rp_load_u32(head + 28),
+        .side_count = rp_load_u32(head + 64),
     };
     uint64_t runs = rp_load_u32(head + 24);
     memcpy(frame->origin.name, head + 32, RP_MASK_NAME_BYTES);
@@ -222,6 +263,8 @@ void rp_frame_release(struct rp_frame *frame)
     free(frame->ids);
     free(frame->run_counts);
     free(frame->runs);
+    for (uint32_t k = 0; k < RP_SIDES_MAX; k++)
+        free(frame->side_data[k]);
     *frame = (struct rp_frame){0};
 }
 

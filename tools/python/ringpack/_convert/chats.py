@@ -212,7 +212,7 @@ def are_chats(request, table, name):
 
 
 def lines_of(table, name):
-    """(place, line) of each row; a line has the fields of a line of JSONL. Rows that are
+    """(row, place, line) of each row; a line has the fields of a line of JSONL. Rows that are
     null are none, and pairs of two empty texts."""
     pairs = are_pairs(table.request, name)
     kinds = {key: table.column(key) for key in (("prompt", "completion") if pairs else (name,))}
@@ -226,7 +226,7 @@ def lines_of(table, name):
         line = {key if pairs else "messages": column[row] for key, column in kinds.items()}
         if any(line.values()):
             line |= {key: column[row] for key, column in beside.items() if column[row]}
-            yield f"{table.path}: row {table.first_row + row}", line
+            yield row, f"{table.path}: row {table.first_row + row}", line
 
 
 def check_mask(request, name, made):

@@ -18,6 +18,7 @@ NEVER = ("token_type_ids", "position_ids", "special_tokens_mask", "word_ids")
 IDS_END = 2**31
 DTYPES = {"u16": "<u2", "u32": "<u4", "i32": "<i4", "i64": "<i8"}
 BATCH_BYTES = 16 << 20  # in a table, about
+SIDES = None  # in a table, in the place of a name: the arrays of its side columns
 
 
 class Refused(Exception):
@@ -49,7 +50,9 @@ def is_wanted(request, name):
         return True
     if name in BESIDE:
         return name == column or mask in (None, "auto")
-    return name == column if column else name not in NEVER
+    if column or name in USUAL_IDS:
+        return name == column or not column
+    return name not in NEVER and all(name != side["field"] for side in request.get("sides", ()))
 
 
 class Unusable:
@@ -215,6 +218,7 @@ class Table:
 
     def __init__(self, request, columns, first_row):
         self.request, self.columns, self.first_row = request, columns, first_row
+        self.sides = columns.pop(SIDES, ())
         self.path = request["path"]
 
     def rows(self, name):
@@ -224,6 +228,7 @@ class Table:
     def part(self, begin, end):
         """Some of its rows."""
         columns = {name: part_of(column, begin, end) for name, column in self.columns.items()}
+        columns[SIDES] = [array.slice(begin, end - begin) for array in self.sides]
         return Table(self.request, columns, self.first_row + begin)
 
     def column(self, name):
@@ -240,8 +245,10 @@ class Table:
         return column
 
     def ids(self, name):
-        """Lengths, ids, and the runs of trained ids; None where the table has no mask."""
-        lengths, ids = self.column(name)
+        """Lengths, ids, and the runs of trained ids (None where the table has no mask); and the
+        lengths with padding, and which ids are none (None: all)."""
+        whole, ids = self.column(name)
+        lengths = whole
         self.check_ids(name, lengths, ids)
         kept = None
         if "attention_mask" in self.columns and name != "attention_mask":
@@ -251,7 +258,7 @@ class Table:
                 numpy.append(kept, False).astype("i8"), starts_of(lengths)
             ) * (lengths > 0), ids[kept]
         mask = self.choose_mask(name)
-        return lengths, ids, mask and self.runs(mask, name, lengths, ids, kept)
+        return (lengths, ids, mask and self.runs(mask, name, lengths, ids, kept)), whole, kept
 
     def check_ids(self, name, lengths, ids):
         if ids.dtype.kind not in "iub":

@@ -16,7 +16,7 @@ def are_preferences(request, table, name):
 
 
 def lines_of_pairs(table):
-    """(place, line) of each row, as chats.lines_of. Rows whose answers are both null are none."""
+    """(row, place, line) of each row, as chats.lines_of, but for rows without any answer."""
     chosen, rejected = (table.column(key) for key in KEYS)
     if isinstance(chosen, Messages) != isinstance(rejected, Messages):
         raise Refused("format", f"{table.path}: `chosen` and `rejected`: expected both text or "
@@ -29,7 +29,7 @@ def lines_of_pairs(table):
         if any(answers):
             line = dict(zip(KEYS, answers))
             line |= {key: column[row] for key, column in beside.items() if column[row]}
-            yield f"{table.path}: row {table.first_row + row}", line
+            yield row, f"{table.path}: row {table.first_row + row}", line
 
 
 def split(place, line):

@@ -13,14 +13,17 @@ import io
 import json
 import os
 import struct
+import sys
 import tarfile
 
 import numpy
 
+from .archives import zstd_pieces
 from .columns import (
     BATCH_BYTES,
     BESIDE_CHATS,
     DTYPES,
+    SIDES,
     USUAL_IDS,
     Foreign,
     Messages,
@@ -34,7 +37,7 @@ from .columns import (
     need,
     numbers,
 )
-from .lists import list_column
+from .lists import list_column, number_column
 from .shards import read_litdata, read_mds
 
 # ---- Arrow: columns of lists, chunks of a table ------------------------------------------------
@@ -44,22 +47,19 @@ def arrow_tables(request, batches, schema):
     """Tables of the wanted columns of record batches."""
     pyarrow, compute = need("pyarrow"), need("pyarrow", "pyarrow.compute")
     names = [field.name for field in schema if is_wanted(request, field.name)]
+    sides = [side["field"] for side in request.get("sides", ())]
     if "of_numbers" in request:
-        names = [name for name in schema.names if name == request["column"]]
-        if not names:
-            raise Refused("usage", f"{request['path']}: expected a column `{request['column']}`, "
+        names = [request["column"]]
+    for name in sides + names:
+        if name not in schema.names:
+            raise Refused("usage", f"{request['path']}: expected a column `{name}`, "
                                    f"found {', '.join(schema.names)[:200]}",
+                          "give its name: `--side-column NAME=FIELD`" if sides else
                           "give its name: `--column NAME=FILE:FIELD`")
-    for batch, share in batches(names):
-        columns = {}
+    for batch, share in batches(list(dict.fromkeys(names + sides))):
+        columns = {SIDES: [plain_array(pyarrow, batch, name) for name in sides]}
         for name in names:
-            array = batch.column(schema_place(batch, name))
-            if isinstance(array, pyarrow.ChunkedArray):
-                array = array.combine_chunks()
-            if isinstance(array.type, pyarrow.BaseExtensionType):
-                array = array.storage
-            if pyarrow.types.is_dictionary(array.type):
-                array = array.dictionary_decode()
+            array = plain_array(pyarrow, batch, name)
             if "of_numbers" in request:
                 make = list_column if "of_lists" in request else number_column
                 columns[name] = make(request, pyarrow, array)
@@ -69,26 +69,13 @@ def arrow_tables(request, batches, schema):
         yield share, columns
 
 
-def number_column(request, pyarrow, array):
-    """A column of one number a row, for `ringpack annotate`. `of_numbers`: rows before."""
-    kinds = pyarrow.types
-    what = f"{request['path']}: column `{request['column']}`"
-    if not (kinds.is_integer(array.type) or kinds.is_floating(array.type)
-            or kinds.is_boolean(array.type)):
-        raise Refused("format", f"{what}: expected numbers, found {array.type}",
-                      "write numbers: for texts, a number for each distinct one")
-    if array.null_count:
-        place = array.is_null().to_numpy(zero_copy_only=False).argmax()
-        raise Refused("format", f"{what}: row {request['of_numbers'] + int(place)}: expected a "
-                                "number, found null",
-                      "write a number in its place, such as -1")
-    if kinds.is_boolean(array.type):
-        array = array.cast("uint8")
-    return array.to_numpy(zero_copy_only=False)
-
-
-def schema_place(batch, name):
-    return batch.schema.get_field_index(name)
+def plain_array(pyarrow, batch, name):
+    array = batch.column(batch.schema.get_field_index(name))
+    if isinstance(array, pyarrow.ChunkedArray):
+        array = array.combine_chunks()
+    if isinstance(array.type, pyarrow.BaseExtensionType):
+        array = array.storage
+    return array.dictionary_decode() if pyarrow.types.is_dictionary(array.type) else array
 
 
 def arrow_column(request, pyarrow, compute, name, array):
@@ -452,6 +439,27 @@ def read_arrayrecord(request):
         yield from batched(rows(), total)
     finally:
         reader.close()
+
+
+# ---- text --------------------------------------------------------------------------------------
+
+EXIT_NO_PACKAGE, EXIT_CORRUPT = 3, 4
+
+
+def decompress():
+    """stdin to stdout; returns the exit status."""
+    try:
+        for piece in zstd_pieces(sys.stdin.buffer):
+            sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
+    except Refused as refused:
+        if refused.name == "resource":
+            return EXIT_NO_PACKAGE
+        print(refused, file=sys.stderr)
+        return EXIT_CORRUPT
+    except BrokenPipeError:  # the parent has enough
+        os._exit(0)
+    return 0
 
 
 READERS = {

@@ -15,8 +15,8 @@
         for `ringpack explain`: u32 count, u32 ids -> u32 bytes, UTF-8. It begins with the text
         RPDW, or with a text that says why it cannot
 
-At the start the worker says   b"RPCW", u32 version 4, u64 vocabulary size, i64 eos, i64 bos
-(-1: not known), and zeros up to 64 bytes; or it refuses. Then the parent sends requests, and the
+At the start the worker says   b"RPCW", u32 version 5, u64 vocabulary size, i64 eos, i64 bos
+(-1: not known), and zeros up to 68 bytes; or it refuses. Then the parent sends requests, and the
 worker answers in frames:
 
     u32 1, u32 texts, then for each: u32 bytes, UTF-8     -> one frame of kind 1
@@ -38,8 +38,11 @@ worker answers in frames:
     u32 runs       of trained tokens, in all documents
     u32 bad        rows that were skipped
     32 bytes       name of their mask, zeros after it; without one there is no mask
+    u32 sides      side columns: all that the request names, or none
     then           u32 tokens of each document, and all ids; with a mask u32 runs of each
-                   document, and u32 begin, u32 end of each run; refused: message, hint
+                   document, and u32 begin, u32 end of each run; for each side column 8 bytes
+                   dtype, u32 values of an entry, u32 whether there is an entry for each id or for
+                   each document, and these entries; refused: message, hint
 
 All little-endian. Each side reads the message to it before it writes, so neither can block the
 other. The end of stdin is the end. No token is put around a document: the parent does that.
@@ -65,12 +68,12 @@ TEXTS, IDS, END, REFUSED, CHATS = 1, 2, 3, 4, 5
 ASK_TEXTS, ASK_FILE, ASK_PAIRS, ASK_CHAT_PAIRS, ASK_CHATS = 1, 2, 3, 4, 5
 ASK_PREFERENCES, ASK_CHAT_PREFERENCES = 6, 7
 REFUSALS = ("format", "resource", "usage", "corrupt", "vocabulary")
-FRAME = struct.Struct("<IIIIIIII32s")
+FRAME = struct.Struct("<IIIIIIII32sI")
 
 
 def refusal_frame(name, message, hint):
     message, hint = (text.encode()[:4000] for text in (message, hint))
-    head = FRAME.pack(REFUSED, REFUSALS.index(name), len(message), len(hint), 0, 0, 0, 0, b"")
+    head = FRAME.pack(REFUSED, REFUSALS.index(name), len(message), len(hint), 0, 0, 0, 0, b"", 0)
     return head + message + hint
 
 
@@ -83,12 +86,11 @@ def refused_values(message, hint):
 try:
     import numpy
 
-    from .archives import zstd_pieces
     from .chats import Chats, are_chats, are_pairs, lines_of, made_of_chats, pairs_of_texts
     from .columns import Messages, Refused, Table, choose, need
-    from .lists import answer_lists
+    from .lists import answer_lists, pack_sides
     from .preferences import PAIR_MASK, are_preferences, lines_of_pairs, made_of_pairs
-    from .readers import READERS
+    from .readers import READERS, decompress
     from .special import Specials, need_support, special_tokens, with_special
 except ImportError as error:
     print(f"{sys.executable}: {error}", file=sys.stderr)
@@ -103,7 +105,6 @@ except ImportError as error:
 
 TEXTS_AT_A_TIME = 4096
 BAD_NAMED_MAX = 3  # a worker's, on stderr
-EXIT_NO_PACKAGE, EXIT_CORRUPT = 3, 4
 USUAL_EOS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[EOS]", "<|eos|>")
 
 
@@ -188,8 +189,8 @@ def find_token(path, option, vocabulary, wanted):
     )
 
 
-def pack(kind, lengths, ids, runs=None, share=1.0, dropped=0, special=0, bad=0):
-    """A frame of documents, as narrow as their ids allow."""
+def pack(kind, lengths, ids, runs=None, share=1.0, dropped=0, special=0, bad=0, sides=()):
+    """A frame of documents, as narrow as their ids allow. Two texts of bytes for each side."""
     narrow = ids.dtype == numpy.dtype("u2") or not len(ids) or ids.max() < 65536
     ids = numpy.ascontiguousarray(ids, "<u2" if narrow else "<u4")
     lengths = numpy.ascontiguousarray(lengths, "<u4")
@@ -198,15 +199,16 @@ def pack(kind, lengths, ids, runs=None, share=1.0, dropped=0, special=0, bad=0):
         raise Refused("usage", f"mask `{mask}`: its name has more than 31 bytes", "rename it")
     counts, pairs = (numpy.ascontiguousarray(part, "<u4") for part in (counts, pairs))
     head = FRAME.pack(kind, len(lengths), ids.itemsize, int(share * 0xFFFFFFFF), dropped,
-                      special, pairs.size // 2, bad, mask.encode())
-    return b"".join((head, lengths.data, ids.data, counts.data, pairs.tobytes()))
+                      special, pairs.size // 2, bad, mask.encode(), len(sides) // 2)
+    return b"".join((head, lengths.data, ids.data, counts.data, pairs.tobytes(), *sides))
 
 
-def pack_texts(tokenizer, texts, share=1.0, dropped=0):
+def pack_texts(tokenizer, texts, share=1.0, dropped=0, sides_of=None):
     documents = tokenizer.encode(texts)
     ids = numpy.concatenate(documents) if documents else numpy.empty(0, "u2")
-    return pack(TEXTS, [len(document) for document in documents], ids, None, share, dropped,
-                tokenizer.take_found())
+    lengths = [len(document) for document in documents]
+    return pack(TEXTS, lengths, ids, None, share, dropped, tokenizer.take_found(),
+                sides=sides_of(lengths) if sides_of else ())
 
 
 def read_exactly(stream, count):
@@ -224,12 +226,14 @@ def read_texts(source, count):
     return texts
 
 
-def pack_chats(kind, mask, made, **counts):
+def pack_chats(kind, mask, made, sides_of=None, **counts):
     """A frame of documents that are (ids, runs)."""
     ids = numpy.concatenate([own for own, _ in made]) if made else numpy.empty(0, "u2")
     pairs = [run for _, runs in made for run in runs]
     runs = mask, [len(runs) for _, runs in made], numpy.array(pairs, "u4").reshape(-1, 2)
-    return pack(kind, [len(own) for own, _ in made], ids, runs if mask else None, **counts)
+    lengths = [len(own) for own, _ in made]
+    return pack(kind, lengths, ids, runs if mask else None,
+                sides=sides_of(lengths) if sides_of else (), **counts)
 
 
 def read_lines(source, count):
@@ -294,7 +298,10 @@ def need_tokenizer(request, name):
 def chat_frames(request, tokenizer, table, name, share):
     """Frames of the rows of a table."""
     are_pairs_of_two = are_preferences(request, table, name)
-    lines = list(lines_of_pairs(table) if are_pairs_of_two else lines_of(table, name))
+    found = list(lines_of_pairs(table) if are_pairs_of_two else lines_of(table, name))
+    lines = [(place, line) for _, place, line in found]
+    rows = numpy.repeat(numpy.array([row for row, *_ in found], "i8"), 1 + are_pairs_of_two)
+    skips = request["skip_bad"] and not table.sides  # with sides, good_frames finds bad rows
     of_text = not isinstance(table.columns[name], Messages)
     kind = ASK_CHAT_PAIRS if are_pairs(request, name) else ASK_CHATS
     if of_text:
@@ -305,19 +312,22 @@ def chat_frames(request, tokenizer, table, name, share):
     dropped = table.rows(name) - len(lines)
     for at in range(0, len(lines), TEXTS_AT_A_TIME):
         some = lines[at : at + TEXTS_AT_A_TIME]
-        yield answer_chats(tokenizer, kind, some, request["skip_bad"], request["mask"] != "none",
-                           share=share, dropped=dropped)
+        own = rows[at * (1 + are_pairs_of_two) :]
+        yield answer_chats(
+            tokenizer, kind, some, skips, request["mask"] != "none", share=share, dropped=dropped,
+            sides_of=lambda lengths: pack_sides(table, lengths, own[: len(lengths)]))  # noqa: B023
         dropped = 0
     if dropped:
         yield pack(TEXTS, [], numpy.empty(0, "u2"), None, share, dropped)
 
 
-def text_frames(request, tokenizer, texts, share):
+def text_frames(request, tokenizer, table, texts, share):
     least = max(1, request["min_bytes"])
     for at in range(0, len(texts), TEXTS_AT_A_TIME):
-        some = texts[at : at + TEXTS_AT_A_TIME]
-        kept = [text for text in some if len(text.encode()) >= least]
-        yield pack_texts(tokenizer, kept, share, len(some) - len(kept))
+        some = range(at, min(at + TEXTS_AT_A_TIME, len(texts)))
+        kept = [row for row in some if len(texts[row].encode()) >= least]
+        yield pack_texts(tokenizer, [texts[row] for row in kept], share, len(some) - len(kept),
+                         lambda lengths: pack_sides(table, lengths, kept))  # noqa: B023
 
 
 def table_frames(request, tokenizer, table, name, share):
@@ -326,9 +336,10 @@ def table_frames(request, tokenizer, table, name, share):
         yield from chat_frames(request, tokenizer, table, name, share)
     elif isinstance(column, list):
         need_tokenizer(request, name)
-        yield from text_frames(request, tokenizer, column, share)
+        yield from text_frames(request, tokenizer, table, column, share)
     else:
-        yield pack(IDS, *table.ids(name), share)
+        documents, whole, kept = table.ids(name)
+        yield pack(IDS, *documents, share, sides=pack_sides(table, whole, kept=kept))
 
 
 def good_frames(request, tokenizer, table, name, share):
@@ -359,7 +370,7 @@ def file_frames(request, tokenizer):
         else:
             yield from table_frames(request, tokenizer, table, name, share)
         row += table.rows(name)
-    yield FRAME.pack(END, 0, 0, 0, 0, 0, 0, 0, b"")
+    yield FRAME.pack(END, 0, 0, 0, 0, 0, 0, 0, b"", 0)
 
 
 def answer_file(request, tokenizer):
@@ -389,21 +400,6 @@ def serve(tokenizer, source, sink, skips):
         for frame in frames:
             sink.write(frame)
         sink.flush()
-
-
-def decompress():
-    try:
-        for piece in zstd_pieces(sys.stdin.buffer):
-            sys.stdout.buffer.write(piece)
-        sys.stdout.buffer.flush()
-    except Refused as refused:
-        if refused.name == "resource":
-            return EXIT_NO_PACKAGE
-        print(refused, file=sys.stderr)
-        return EXIT_CORRUPT
-    except BrokenPipeError:  # the parent has enough
-        os._exit(0)
-    return 0
 
 
 def decode(path):
@@ -463,7 +459,7 @@ def main(name, eos, bos, threads, special, bad):
     sink = sys.stdout.buffer
     try:
         tokenizer = Bytes() if name == "bytes" else Tokenizer(name, eos, bos, special == "tokens")
-        hello = struct.pack("<4sIQqq", b"RPCW", 4, tokenizer.vocab_size, tokenizer.eos,
+        hello = struct.pack("<4sIQqq", b"RPCW", 5, tokenizer.vocab_size, tokenizer.eos,
                             tokenizer.bos)
         sink.write(hello.ljust(FRAME.size, b"\0"))
         sink.flush()
