@@ -366,14 +366,18 @@ static int visit(struct rp_client *client, uint64_t now, struct rp_batch *batch,
     return code;
 }
 
+/* Take a batch in a call that has begun, and end the call. */
+static int take_and_end(struct rp_client *client, struct rp_batch *batch, struct rp_error *error)
+{
+    int code = visit(client, rp_now_ns(), batch, error);
+    rp_client_end_call(client);
+    return code == NEXT_LOST ? RP_NEXT_EMPTY : code;
+}
+
 int rp_client_take(struct rp_client *client, struct rp_batch *batch, struct rp_error *error)
 {
     int code = rp_client_begin_call(client, error);
-    if (code < 0)
-        return code;
-    code = visit(client, rp_now_ns(), batch, error);
-    rp_client_end_call(client);
-    return code == NEXT_LOST ? RP_NEXT_EMPTY : code;
+    return code < 0 ? code : take_and_end(client, batch, error);
 }
 
 static int next_in_call(struct rp_client *client, int64_t timeout_ns, struct rp_batch *batch,
@@ -459,8 +463,14 @@ int rp_client_step(struct rp_client *client, const struct rp_batch *done, struct
     int code = check_call(client, batch, error);
     if (code < 0)
         return code;
-    code = rp_client_release(client, done);
-    return code < 0 ? rp_fail(error, code, "give each lease to one call of step or release",
-                              "batch %" PRIu64 " is not on lease", done->number)
-                    : rp_client_take(client, batch, error);
+    int begun = rp_client_begin_call(client, error);
+    if (begun == -RP_E_CONCURRENT)
+        return begun;
+    code = rp_client_release(client, done); /* also of a closed client */
+    if (code == 0)
+        return begun < 0 ? begun : take_and_end(client, batch, error);
+    if (begun == 0)
+        rp_client_end_call(client);
+    return rp_fail(error, code, "give each lease to one call of step or release",
+                   "batch %" PRIu64 " is not on lease", done->number);
 }

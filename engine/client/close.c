@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* close.c — a client is closed while other threads use it.
+/* close.c — the call that takes batches, and the end of a client while other threads use it.
  *
- * A call that takes batches uses the current mapping without `lock`, so it counts itself; the last
- * such call of a closed client, or the release of its last lease, leaves the engine. */
+ * A call that takes batches uses the current mapping without `lock`, so there is one at a time: a
+ * second one is refused. The end of this call in a closed client, or the release of its last lease,
+ * leaves the engine. */
 #include <inttypes.h>
 
 #include "base/fail.h"
@@ -11,13 +12,18 @@
 int rp_client_begin_call(struct rp_client *client, struct rp_error *error)
 {
     pthread_mutex_lock(&client->lock);
-    bool closed = client->closed;
-    if (!closed)
-        client->calls++;
+    bool closed = client->closed, in_call = client->in_call;
+    client->in_call = in_call || !closed;
     pthread_mutex_unlock(&client->lock);
-    return closed ? rp_fail(error, -RP_E_USAGE, "attach another client",
-                            "rank %" PRIu32 ": this client was closed", client->options.rank)
-                  : 0;
+    if (closed)
+        return rp_fail(error, -RP_E_USAGE, "attach another client",
+                       "rank %" PRIu32 ": this client was closed", client->options.rank);
+    if (in_call)
+        return rp_fail(error, -RP_E_CONCURRENT,
+                       "let one thread at a time take batches; any thread may release them",
+                       "rank %" PRIu32 ": another thread is inside a call of this client",
+                       client->options.rank);
+    return 0;
 }
 
 bool rp_client_is_closed(struct rp_client *client)
@@ -31,7 +37,7 @@ bool rp_client_is_closed(struct rp_client *client)
 void rp_client_end_call(struct rp_client *client)
 {
     pthread_mutex_lock(&client->lock);
-    client->calls--;
+    client->in_call = false;
     rp_client_leave_if_closed(client);
     pthread_mutex_unlock(&client->lock);
 }
@@ -42,7 +48,7 @@ void rp_client_close(struct rp_client *client)
         return;
     pthread_mutex_lock(&client->lock);
     client->closed = true;
-    bool is_idle = client->calls == 0;
+    bool is_idle = !client->in_call;
     rp_client_leave_if_closed(client);
     pthread_mutex_unlock(&client->lock);
     if (is_idle)

@@ -9,9 +9,9 @@
  *     rp_client_detach.
  *   - The newest token and `next_row` are the position after the last batch that was taken. An
  *     attach to a successor begins there.
- *   - Threads: one thread takes batches. Any thread may release a lease, at any time (garbage
- *     collectors do), read the client's position, or close it. `lock` guards the mappings, their
- *     leases, the socket, the tokens and the counts. */
+ *   - Threads: one thread at a time takes batches: `in_call`. Any thread may release a lease, at
+ * any time (garbage collectors do), read the client's position, or close it. `lock` guards the
+ *     mappings, their leases, the socket, the tokens and the counts. */
 #ifndef RP_CLIENT_CORE_H
 #define RP_CLIENT_CORE_H
 
@@ -68,8 +68,8 @@ struct rp_client {
     struct rp_mapping *mappings; /* newest first */
     struct rp_mapping *current;  /* NULL: no engine */
     uint64_t attaches, leases;
-    uint64_t calls; /* running calls of take and next: they use `current` without `lock` */
-    bool closed;    /* no more batches; `current` is left with the last of these calls and leases */
+    bool in_call; /* a call of take, step or next runs: it uses `current` without `lock` */
+    bool closed;  /* no more batches; `current` is left with this call and the last lease */
     bool detached;
 
     struct rp_geometry geometry;               /* as of the last attach */
@@ -114,7 +114,8 @@ bool rp_client_may_retry(int code);
 void rp_client_leave(struct rp_client *client);
 /** The same with `lock` held, if the client is closed and no call or lease uses the mapping. */
 void rp_client_leave_if_closed(struct rp_client *client);
-/** Begin and end a call that uses the current mapping; -RP_E_USAGE if the client is closed. */
+/** Begin and end the call that uses the current mapping. -RP_E_USAGE if the client is closed,
+ * -RP_E_CONCURRENT if another thread's call runs. */
 RP_MUST_CHECK int rp_client_begin_call(struct rp_client *client, struct rp_error *error);
 void rp_client_end_call(struct rp_client *client);
 bool rp_client_is_closed(struct rp_client *client);

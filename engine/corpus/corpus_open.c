@@ -115,7 +115,7 @@ static int take_shards(struct rp_corpus *corpus, struct rp_source *source, struc
         rp_fingerprint_add(&list, &opened->fingerprint);
         bool fits = rp_add_u64(documents, opened->shard.documents, &documents) &&
                     rp_add_u64(source->tokens, opened->shard.tokens, &source->tokens);
-        code = fits ? rp_mask_take(source->mask, opened->uses_spans ? opened->mask : NULL,
+        code = fits ? rp_mask_take(source->mask, rp_opened_uses_spans(opened) ? opened->mask : NULL,
                                    opened->shard.path, i ? shards[0].shard.path : NULL, error)
                     : fail_memory(error);
         add_part(&source->whole, &part);

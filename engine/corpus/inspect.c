@@ -42,7 +42,7 @@ static void count_lengths(const struct rp_opened *opened, struct rp_inspection *
         unsigned bits = tokens ? 64 - (unsigned)__builtin_clzll(tokens) : 0;
         inspection->length_histogram[bits]++;
         inspection->empty_documents += tokens == 0;
-        uint64_t trained = opened->uses_spans ? count_trained(opened, d, tokens) : tokens;
+        uint64_t trained = rp_opened_uses_spans(opened) ? count_trained(opened, d, tokens) : tokens;
         inspection->trained_tokens += trained;
         inspection->untrained_documents += tokens > 0 && trained == 0;
         inspection->length_min = rp_min_u64(inspection->length_min, tokens);
@@ -149,7 +149,7 @@ int rp_inspect(const char *path, const struct rp_source_spec *hints, const char 
     memcpy(inspection->column, opened.layout.column, sizeof inspection->column);
     if (shard->tokenizer)
         inspection->tokenizer = *shard->tokenizer;
-    if (opened.uses_spans)
+    if (rp_opened_uses_spans(&opened))
         rp_mask_text(opened.mask, inspection->mask, sizeof inspection->mask);
     count_lengths(&opened, inspection);
     if (scan_tokens)

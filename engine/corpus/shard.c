@@ -153,10 +153,13 @@ static int take_mask(struct rp_opened *opened, const struct rp_find_options *opt
     bool has_spans = opened->segment->table.shape.has_spans;
     const struct rp_mask_origin *origin = opened->found.sidecar ? &opened->found.record.mask
                                                                 : &opened->layout.mask;
-    opened->uses_spans = has_spans && !rp_mask_is_none(&opened->found.mask);
-    opened->drops_untrained = opened->uses_spans && options->hints &&
-                              options->hints->drop_untrained;
+    bool is_wanted = !rp_mask_is_none(&opened->found.mask);
+    bool drops_untrained = options->hints && options->hints->drop_untrained;
     opened->mask = has_spans ? origin : NULL;
+    opened->spans_use = !has_spans        ? RP_SPANS_USED
+                        : !is_wanted      ? RP_SPANS_UNUSED
+                        : drops_untrained ? RP_SPANS_DROP_UNTRAINED
+                                          : RP_SPANS_USED;
     return rp_readers_check_mask(opened->found.format, &opened->found.mask, opened->mask,
                                  opened->shard.path, error);
 }
@@ -203,14 +206,11 @@ static int identify(struct rp_opened *opened, int fd, struct rp_error *error)
         .index_sample = opened->megatron.sample,
         .has_table = table->shape.has_extents || table->shape.has_spans,
         .sample_count = rp_sample_count(rp_div_up(shard->bytes, RP_BLOCK_BYTES)),
+        .spans_use = opened->spans_use,
     };
     if (identity.has_table)
         identity.table_root = opened->found.sidecar ? opened->found.record.table_root
                                                     : rp_table_root(table);
-    if (opened->mask && !opened->uses_spans)
-        identity.spans_use = RP_SPANS_UNUSED;
-    if (opened->drops_untrained)
-        identity.spans_use = RP_SPANS_DROP_UNTRAINED;
     int code = 0;
     if (opened->found.sidecar) {
         identity.full = true;
@@ -460,7 +460,7 @@ const struct rp_mask_origin *rp_shard_mask(const struct rp_shard *shard)
     const struct rp_opened *opened = (const struct rp_opened *)(const void *)shard;
     RP_STATIC_ASSERT(offsetof(struct rp_opened, shard) == 0,
                      "a shard is the head of what was opened");
-    return opened->uses_spans ? opened->mask : NULL;
+    return rp_opened_uses_spans(opened) ? opened->mask : NULL;
 }
 
 int rp_shard_check_sidecar(const struct rp_shard *shard, struct rp_error *error)

@@ -23,12 +23,17 @@ struct rp_opened {
     struct rp_megatron megatron; /* its .idx, if it has one */
     /* The sidecar's segment; else `own`. Without extents for a Megatron shard. */
     struct rp_index_segment *segment, own;
-    const struct rp_mask_origin *mask; /* origin of its spans; NULL: no mask */
-    bool uses_spans;                   /* the shard has a mask, and it is wanted */
-    bool drops_untrained;              /* uses_spans, and documents without spans count as empty */
+    const struct rp_mask_origin
+        *mask; /* origin of its spans; NULL: no mask, which counts as USED */
+    enum rp_spans_use spans_use;
     struct rp_fingerprint fingerprint;
     bool idx_detached; /* a copy in memory has replaced the mapping of the .idx (revalidate.c) */
 };
+
+static inline bool rp_opened_uses_spans(const struct rp_opened *opened)
+{
+    return opened->mask && opened->spans_use != RP_SPANS_UNUSED;
+}
 
 struct rp_open_options {
     struct rp_find_options find;

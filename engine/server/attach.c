@@ -10,12 +10,7 @@
  *   - The connections of consumers that died before a request came are closed before that request
  *     is served, so that a rollback finds their seats absent. A consumer is dead if its connection
  *     or, by its pidfd, its process has ended.
- *   - Each connection is in one of three conditions:
- *
- *       new       neither of the two below: its first message is its request
- *       pending   pending_request is set: the answer waits for a checkpoint, for the engine's end,
- *                 or for a row that is planned to (deferred_attach.h). Another message closes it
- *       consumer  `seat` is set: the peer sends only doorbells */
+ *   - Each connection is in one of the conditions of struct rp_connection. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -317,10 +312,10 @@ void rp_engine_retry_deferred(struct rp_engine *engine)
         struct rp_deferred_attach *deferred = connection->fd >= 0 ? connection->deferred : NULL;
         if (!deferred || (!deferred->far.is_near && rp_life_is_running(&engine->life)))
             continue;
-        connection->pending_request = 0;
+        connection->awaits = RP_AWAITS_NOTHING;
         attach_trainer(engine, connection, &deferred->request,
                        deferred->request.state_bytes ? deferred->token : NULL);
-        if (connection->pending_request != RP_REQUEST_ATTACH)
+        if (connection->awaits != RP_AWAITS_ROW)
             rp_engine_forget_deferred(engine, connection);
     }
     rp_engine_plan_far(engine);
@@ -395,12 +390,12 @@ static void serve_request(struct rp_engine *engine, struct rp_connection *connec
         rp_engine_reply(engine, connection, RP_REPLY_TEXT, 0, text ? text : "{}");
         break;
     case RP_REQUEST_STOP:
-        connection->pending_request = RP_REQUEST_STOP;
+        connection->awaits = RP_AWAITS_END;
         if (!rp_life_is_ending(&engine->life))
             rp_engine_begin_stop(engine, RP_SHUTDOWN_REQUEST);
         break;
     case RP_REQUEST_CHECKPOINT:
-        connection->pending_request = RP_REQUEST_CHECKPOINT;
+        connection->awaits = RP_AWAITS_NEXT_SAVE;
         rp_saving_want(&engine->saving);
         break;
     }
@@ -440,7 +435,7 @@ void rp_engine_serve_connection(struct rp_engine *engine, struct rp_connection *
     for (int i = 0; i < 2; i++)
         if (fds[i] >= 0)
             close(fds[i]); /* no request has descriptors */
-    if (bytes > 0 && !connection->pending_request)
+    if (bytes > 0 && connection->awaits == RP_AWAITS_NOTHING)
         serve_message(engine, connection, message, (size_t)bytes);
     else if (bytes != -EAGAIN && bytes != -RP_E_TIMEOUT)
         rp_engine_close_connection(engine, connection);

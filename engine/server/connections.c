@@ -140,7 +140,7 @@ void rp_engine_close_connections(struct rp_engine *engine, bool waiting)
     const struct rp_engine_life *life = &engine->life;
     for (uint32_t i = 0; engine->peers.connections && i < RP_CONNECTIONS_MAX; i++) {
         struct rp_connection *connection = &engine->peers.connections[i];
-        if (connection->fd < 0 || (connection->pending_request == RP_REQUEST_STOP) != waiting)
+        if (connection->fd < 0 || (connection->awaits == RP_AWAITS_END) != waiting)
             continue;
         char text[RP_ENGINE_TEXT_BYTES] = "stopped";
         if (life->code < 0)

@@ -15,9 +15,9 @@ int rp_peers_defer_attach(struct rp_peers *peers, struct rp_connection *connecti
                           struct rp_far_row *far, struct rp_error *error)
 {
     RP_ASSERT(far->is_wanted && !connection->seat);
-    connection->pending_request = RP_REQUEST_ATTACH;
     if (connection->deferred) {
         RP_ASSERT(far == &connection->deferred->far);
+        connection->awaits = RP_AWAITS_ROW;
         return 0;
     }
     if (peers->deferred_count == DEFERRED_MAX)
@@ -32,6 +32,7 @@ int rp_peers_defer_attach(struct rp_peers *peers, struct rp_connection *connecti
     if (request->state_bytes)
         memcpy(deferred->token, token, request->state_bytes);
     *far = (struct rp_far_row){0};
+    connection->awaits = RP_AWAITS_ROW;
     connection->deferred = deferred;
     peers->deferred_count++;
     return 0;
@@ -46,7 +47,7 @@ void rp_engine_forget_deferred(struct rp_engine *engine, struct rp_connection *c
     rp_far_row_forget(&engine->stream.planner, &deferred->far);
     free(deferred);
     connection->deferred = NULL;
-    connection->pending_request = 0;
+    connection->awaits = RP_AWAITS_NOTHING;
     engine->peers.deferred_count--;
 }
 

@@ -35,15 +35,29 @@ struct rp_engine_journal;
 struct rp_deferred_attach;
 struct rp_recorder;
 
-/* A peer on the socket. attach.c has the conditions that a connection can be in. */
+/* The event that lets the engine answer a request. */
+enum rp_awaited {
+    RP_AWAITS_NOTHING,
+    RP_AWAITS_ROW,       /* an attach: its row is planned to */
+    RP_AWAITS_NEXT_SAVE, /* no save has begun since the request */
+    RP_AWAITS_SAVE,      /* the save under way */
+    RP_AWAITS_END        /* the engine's */
+};
+
+/* A peer on the socket. Each connection is in one of these conditions:
+ *
+ *              seat   awaits    deferred   a message of the peer
+ *   new        NULL   NOTHING   NULL       is its request
+ *   pending    NULL   ROW       set        closes the connection
+ *              NULL   another   NULL       closes the connection
+ *   consumer   set    NOTHING   NULL       is a doorbell */
 struct rp_connection {
-    int fd;                              /* -1 = free */
-    struct rp_seat *seat;                /* a trainer's; else NULL */
-    uint64_t first_batch;                /* a trainer's first batch after the attach */
-    int32_t pid;                         /* the peer's own word; only for listings */
-    uint32_t pending_request;            /* enum rp_request_kind of an unanswered request, or 0 */
-    bool waits_for_save;                 /* the save under way answers its request */
-    struct rp_deferred_attach *deferred; /* an attach that waits for its row, or NULL */
+    int fd;               /* -1 = free */
+    struct rp_seat *seat; /* a trainer's; else NULL */
+    uint64_t first_batch; /* a trainer's first batch after the attach */
+    int32_t pid;          /* the peer's own word; only for listings */
+    enum rp_awaited awaits;
+    struct rp_deferred_attach *deferred; /* the attach */
 };
 #define RP_CONNECTIONS_MAX 1024u
 

@@ -118,6 +118,7 @@ static void check_facts(const struct rp_rejoin_facts *facts)
 {
     bool has_token = facts->follows != RP_FOLLOWS_NO_TOKEN;
     RP_ASSERT(facts->release <= facts->tail && facts->release <= facts->lowest_other);
+    RP_ASSERT((facts->others == RP_OTHERS_NONE) == (facts->lowest_attached == UINT64_MAX));
     RP_ASSERT(facts->requested_by != RP_BY_NOTHING ||
               (facts->row == RP_NEXT_ROW_ANY && !has_token));
     RP_ASSERT(facts->requested_by != RP_BY_TOKEN || has_token);

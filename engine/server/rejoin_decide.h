@@ -99,7 +99,7 @@ struct rp_rejoin_facts {
     bool has_failed;   /* the engine publishes no more batches */
     bool has_consumed; /* some consumer released a batch and has detached */
     enum rp_others others;
-    uint64_t lowest_attached; /* the lowest position of a consumer of any ring, or UINT64_MAX */
+    uint64_t lowest_attached; /* their lowest position; UINT64_MAX if and only if others is NONE */
 
     /* the ring's */
     uint64_t release, tail;

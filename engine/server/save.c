@@ -234,10 +234,9 @@ static void answer_requesters(struct rp_engine *engine)
     int code = saver->code < 0 ? saver->code : note ? RP_REPLY_CODE_NOTE : 0;
     for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++) {
         struct rp_connection *connection = &engine->peers.connections[i];
-        if (connection->fd < 0 || !connection->waits_for_save)
+        if (connection->fd < 0 || connection->awaits != RP_AWAITS_SAVE)
             continue;
-        connection->pending_request = 0;
-        connection->waits_for_save = false;
+        connection->awaits = RP_AWAITS_NOTHING;
         rp_engine_reply(engine, connection, saver->code < 0 ? RP_REPLY_REFUSED : RP_REPLY_TEXT,
                         code, answer);
     }
@@ -345,8 +344,8 @@ static bool begin_save(struct rp_engine *engine)
     }
     rp_far_row_forget(&engine->stream.planner, &saver->far);
     for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++)
-        engine->peers.connections[i].waits_for_save =
-            engine->peers.connections[i].pending_request == RP_REQUEST_CHECKPOINT;
+        if (engine->peers.connections[i].awaits == RP_AWAITS_NEXT_SAVE)
+            engine->peers.connections[i].awaits = RP_AWAITS_SAVE;
     if (code > 0)
         code = start_saver(engine, consumed);
     if (code < 0) { /* else the saver's thread has these fields from now on */

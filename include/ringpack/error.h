@@ -36,7 +36,8 @@ extern "C" {
     X(RP_E_TIMEOUT, 5013, "it did not happen in time")                                             \
     X(RP_E_PROTOCOL, 5014, "the other side broke the protocol")                                    \
     X(RP_E_DIFFERS, 5015, "checked, and it differs")                                               \
-    X(RP_E_STOPPED, 5016, "the engine was asked to stop")
+    X(RP_E_STOPPED, 5016, "the engine was asked to stop")                                          \
+    X(RP_E_CONCURRENT, 5017, "another thread is inside a call of this client")
 
 enum rp_error_code {
 #define RP_ERROR_ENUM(name, code, text) name = code,

@@ -88,6 +88,14 @@ FUZZ size_t fuzz_image(struct fuzz_input *input, unsigned *mode, uint8_t *image,
     return bytes;
 }
 
+/* fuzz_accepted for an image. The good one is accepted, and without mended hashes no other one. */
+FUZZ bool fuzz_accepted_image(int code, const struct rp_error *error, bool is_good, unsigned mode)
+{
+    bool accepted = fuzz_accepted(code, error);
+    FUZZ_REQUIRE(mode & FUZZ_MENDED ? accepted || !is_good : accepted == is_good);
+    return accepted;
+}
+
 /* ---- files on disk --------------------------------------------------------------------------- */
 
 /* A directory in memory, which is removed at the end. */

@@ -173,7 +173,9 @@ static void check_outcome(const struct rp_connection *connection, enum outcome o
     bool stays = (replies && !peer.is_deaf && outcome != REFUSED) || outcome == OWED;
     bool stops = outcome == OWED && request->kind == RP_REQUEST_STOP;
     FUZZ_REQUIRE(fuzz_opened(peer.fd) == stays && (connection->fd >= 0) == stays);
-    FUZZ_REQUIRE(connection->pending_request == (outcome == OWED ? request->kind : 0));
+    FUZZ_REQUIRE(connection->awaits == (outcome != OWED ? RP_AWAITS_NOTHING
+                                        : stops         ? RP_AWAITS_END
+                                                        : RP_AWAITS_NEXT_SAVE));
     FUZZ_REQUIRE(engine.life.life_state == (stops ? RP_LIFE_STOPPING : state));
     FUZZ_REQUIRE(placement.times <= 1 && (outcome == WELCOMED || placement.times == 0 ||
                                           (outcome == REFUSED && placement.is_refused)));

@@ -39,10 +39,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct rp_open_options options = {.find.hints = &hints};
     struct rp_error error = {0};
     struct rp_opened opened;
-    bool accepted = fuzz_accepted(rp_shard_open(&opened, token_path, 0, &options, &error), &error);
     bool same = bytes >= good_bytes && memcmp(image, good, good_bytes) == 0;
-    FUZZ_REQUIRE(mode & FUZZ_MENDED ? accepted || !same : accepted == same);
-    if (accepted) {
+    int code = rp_shard_open(&opened, token_path, 0, &options, &error);
+    if (fuzz_accepted_image(code, &error, same, mode)) {
         check_tables(&opened);
         rp_shard_close(&opened);
     }

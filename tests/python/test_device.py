@@ -330,6 +330,18 @@ def test_memory_of_the_gpu_that_ends_costs_no_batch(gpu, monkeypatch, failing):
     assert errors == len(failing)
 
 
+def test_control_a_batch_that_is_forgotten_before_its_copy_is_lost(gpu, monkeypatch):
+    begin = ringpack._device.DeviceLoader._begin_copy
+
+    def forget(loader, client, lease):
+        client.taking = None
+        begin(loader, client, lease)
+
+    monkeypatch.setattr("ringpack._device.DeviceLoader._begin_copy", forget)
+    with pytest.raises(AssertionError):
+        test_memory_of_the_gpu_that_ends_costs_no_batch(gpu, monkeypatch, {0})
+
+
 DIES = """
 import os, sys, torch
 sys.path.insert(0, sys.argv[3])

@@ -338,7 +338,7 @@ def test_two_threads_at_once_are_refused(make, expected):
             for batch in loader:
                 assert_batch(batch, expected)
                 taken.append(batch.first_row)
-        except ringpack.UsageError as error:
+        except ringpack.ConcurrentCallError as error:
             return str(error)
 
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
@@ -347,6 +347,63 @@ def test_two_threads_at_once_are_refused(make, expected):
     refused = [text for text in told if text is not None]
     assert all("two threads" in text for text in refused)
     assert taken == list(range(0, len(expected.rows), 3))
+
+
+def is_refused(call):
+    """Whether another thread is inside; else there is no batch."""
+    try:
+        call(timeout=0)
+    except ringpack.ConcurrentCallError as error:
+        assert "let one thread at a time" in error.hint
+        return True
+    except ringpack.EngineTimeoutError:
+        return False
+
+
+def attached_without_batches(make):
+    """A loader whose engine is stopped, and the numbers of the batches that it had published."""
+    loader, taken = make().attach(), []
+    os.kill(loader.engine_pid, signal.SIGSTOP)
+    with pytest.raises(ringpack.EngineTimeoutError):
+        while True:
+            taken.append(loader.next(timeout=0.3).number)
+    return loader, taken
+
+
+def test_the_library_refuses_a_call_inside_of_anothers_wait(make):
+    """The package's own check is passed by; no batch is lost."""
+    loader, taken = attached_without_batches(make)
+    row, lent = loader.next_row, []
+    wait = threading.Thread(target=lambda: lent.append(loader._client.next(int(PATIENCE * 1e9))))
+    wait.start()
+    wait_until(lambda: is_refused(loader.next))
+    assert is_refused(loader.borrow)
+    assert loader.next_row == row
+    os.kill(loader.engine_pid, signal.SIGCONT)
+    wait.join()
+    taken += [next(loader).number for _ in range(5)]
+    assert taken == list(range(len(taken)))
+
+
+@pytest.mark.parametrize("step", ["next", "borrow"])
+def test_no_thread_comes_in_between_a_look_and_a_claim(make, monkeypatch, step):
+    """Python may let another thread run at the end of any call, also of get_ident."""
+    loader, taken = attached_without_batches(make)
+    reader = threading.Thread(target=lambda: taken.extend(batch.number for batch in loader))
+
+    def get_ident():
+        if threading.current_thread() is threading.main_thread() and reader.ident is None:
+            reader.start()
+            wait_until(lambda: loader._user == reader.ident)
+        return threading.get_ident()
+
+    monkeypatch.setattr("ringpack.loader.get_ident", get_ident)
+    monkeypatch.setattr("ringpack._attached.get_ident", get_ident)
+    assert is_refused(getattr(loader, step))
+    assert loader._user == reader.ident
+    os.kill(loader.engine_pid, signal.SIGCONT)
+    reader.join()
+    assert taken == list(range(len(taken)))
 
 
 def test_a_loader_is_closed_while_another_thread_waits(make):

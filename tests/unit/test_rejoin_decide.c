@@ -215,11 +215,13 @@ static uint64_t ask_everything(struct rp_rejoin_facts f)
                 f.step_row = ANY;
                 judge(&f);
                 f.requested_by = RP_BY_TOKEN;
-                uint64_t places = follows == RP_FOLLOWS_NO_TOKEN ? 0
-                                  : follows == RP_FOLLOWS_END    ? 6
-                                                                 : 1;
-                for (f.lowest_attached = 0; f.lowest_attached < places; f.lowest_attached++)
+                uint64_t places = follows == RP_FOLLOWS_NO_TOKEN                ? 0
+                                  : follows == RP_FOLLOWS_END && has_others(&f) ? 6
+                                                                                : 1;
+                for (uint64_t place = 0; place < places; place++) {
+                    f.lowest_attached = has_others(&f) ? place : UINT64_MAX;
                     judge(&f);
+                }
                 asked += 1 + places;
             }
     return asked;
@@ -239,6 +241,7 @@ static uint64_t visit(uint64_t tail, uint64_t position, uint64_t other, unsigned
                                 .has_consumed = bits & 8,
                                 .others = (enum rp_others)(bits / 16)};
     uint64_t asked = 0;
+    f.lowest_attached = has_others(&f) ? 0 : UINT64_MAX;
     if (f.release > tail || (f.others == RP_OTHERS_IN_RING && other == UINT64_MAX))
         return 0;
     for (uint64_t base = 0; base < 6; base += base ? 1 : 4) {
@@ -269,6 +272,7 @@ static const struct rp_rejoin_facts middle = {.numbering = &numberings[4],
                                               .trial = &renumbered,
                                               .start_row = 4,
                                               .has_consumed = true,
+                                              .lowest_attached = UINT64_MAX,
                                               .release = 2,
                                               .tail = 4,
                                               .lowest_other = UINT64_MAX,
@@ -277,9 +281,12 @@ static const struct rp_rejoin_facts middle = {.numbering = &numberings[4],
                                               .row = ANY,
                                               .step_row = ANY};
 
+/* If there are other consumers, the lowest is at batch 0 unless the facts have another one. */
 static void check(const char *what, struct rp_rejoin_facts facts, enum rp_placement_action action,
                   enum rp_refusal refusal, uint64_t row, uint64_t base_row)
 {
+    if (has_others(&facts) && facts.lowest_attached == UINT64_MAX)
+        facts.lowest_attached = 0;
     struct rp_placement p = rp_rejoin_decide(&facts);
     if (p.action != action || p.refusal != refusal || p.row != row ||
         new_base(&facts, &p) != base_row)
@@ -402,6 +409,7 @@ static void rows_are_counted_from_the_base_row(void **state)
     assert_int_equal(p.step_row, 1);
     f.row = 8;
     f.others = RP_OTHERS_ELSEWHERE;
+    f.lowest_attached = 0;
     p = rp_rejoin_decide(&f);
     assert_int_equal(p.refusal, RP_REFUSAL_NOT_NUMBERED);
     rp_numbering_close(&scratch);

@@ -85,8 +85,8 @@ static int take_sidecar(const struct rp_indexing *build, struct rp_build_shard *
     shard->record.companions = shard->companions;
     shard->tokenizer = opened.shard.tokenizer ? *opened.shard.tokenizer
                                               : (struct rp_tokenizer_id){0};
-    shard->spans = opened.uses_spans ? opened.segment->table.shape.span_count : 0;
-    if (!opened.uses_spans)
+    shard->spans = rp_opened_uses_spans(&opened) ? opened.segment->table.shape.span_count : 0;
+    if (!rp_opened_uses_spans(&opened))
         shard->record.mask = (struct rp_mask_origin){.name = ""};
     rp_shard_close(&opened);
     return code;

@@ -4,7 +4,8 @@
 A loader may be called while it is being called: by a signal handler, which Python runs between any
 two instructions, or by another thread. So no lock is held anywhere here, and
 
-  * a call that takes batches or attaches is refused inside of another one (UsageError);
+  * a call that takes batches or attaches is refused inside of another one (UsageError; of another
+    thread ConcurrentCallError);
   * questions about the position are answered, also while another call waits or attaches;
   * close() closes at once, and the call that was in progress raises UsageError;
   * load_state_dict() in a handler is carried out by the call in progress, when the handler returns.
@@ -35,6 +36,7 @@ from .errors import (
     EngineTimeoutError,
     RingpackError,
     UsageError,
+    concurrent_call,
 )
 
 TRY_S = 0.5  # a wait for an engine is cut into these; it grows where the engine takes longer
@@ -87,19 +89,21 @@ class Attached(Placed):
             frame = frame.f_back
         return False
 
-    def _check_alone(self) -> None:
-        user = self._user
-        if user is None or not self._is_inside(user):
-            return  # an exception from outside ended the call before it could say so
-        if user != get_ident():
+    def _enter(self) -> None:
+        """Begin a step of this thread, whose caller ends it: `self._user = None`.
+
+        Python may let another thread run at the end of a call. None is between a look at `_user`
+        that finds no thread and its change; where there is no such rule (Python 3.9, or without the
+        interpreter's lock), the library still refuses a call inside of another one."""
+        me, user = get_ident(), self._user
+        if user is not None and self._is_inside(user):  # else an exception from outside ended it
+            if user != me:
+                raise concurrent_call()
             raise UsageError(
-                "two threads are in this loader at once",
-                "let one thread at a time call it; batches and their views may go to any",
+                "this loader is called inside of one of its own calls, by a signal handler",
+                "state_dict(), counts() and close() may be called there; take batches in the loop",
             )
-        raise UsageError(
-            "this loader is called inside of one of its own calls, by a signal handler",
-            "state_dict(), counts() and close() may be called there; take batches in the loop",
-        )
+        self._user = me
 
     # ---- attach ---------------------------------------------------------------------------------
 
@@ -110,9 +114,7 @@ class Attached(Placed):
         CheckpointMismatchError: the engine has another geometry, or the state another stream."""
         if self._client is not None:
             return self
-        if self._user is not None:
-            self._check_alone()
-        self._user = get_ident()
+        self._enter()
         try:
             self._attach()
         finally:

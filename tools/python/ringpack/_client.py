@@ -42,7 +42,7 @@ from ._calendar import Calendar
 from ._engine import explain_rows
 from ._lease import ONE_LOCAL, ROWS_WORD, Held, Lease, Place, Terms, getrefcount, layout_of
 from ._token import digest_of, next_row_of
-from .errors import LeaseError, UsageError
+from .errors import ConcurrentCallError, LeaseError, UsageError, concurrent_call
 
 if TYPE_CHECKING:
     from ._pin import Pins
@@ -191,6 +191,8 @@ class Client:
         self._passing = None
         self._spare = passing
         if code != NEXT_BATCH:
+            if code == ConcurrentCallError.code:  # the batch before was not returned
+                self._passing, self._spare = passing, None
             code = self._next_slowly(code, timeout_ns, terms.argument)
             if code != NEXT_BATCH:
                 return self._no_batch(code)
@@ -239,6 +241,8 @@ class Client:
                 "drop those views (del), take copies (batch.copy(), or copy=True), lower keep, or "
                 "give the engine a larger prefetch_factor",
             )
+        if code == ConcurrentCallError.code:
+            raise concurrent_call()
         if code < 0:
             raise_error(code, self._error)
         return END if code == NEXT_END else None

@@ -18,7 +18,6 @@ import ctypes
 from collections import deque
 from contextlib import nullcontext
 from math import prod
-from threading import get_ident
 from typing import Any, NamedTuple, Optional
 
 import numpy
@@ -186,9 +185,7 @@ class DeviceLoader(TorchLoader):
 
     def next(self, timeout: Optional[float] = None) -> Any:
         """See Loader. The next batch is taken as well if it is there, and its copy begins."""
-        if self._user is not None:
-            self._check_alone()
-        self._user = get_ident()
+        self._enter()
         try:
             while True:
                 client = self._attach()

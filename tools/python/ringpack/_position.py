@@ -84,9 +84,7 @@ class Positioned(Attached):
             if client is not None and client._pending() is not None:
                 client.revoked = True
             return
-        if self._user is not None:
-            self._check_alone()
-        self._user = get_ident()
+        self._enter()
         try:
             self._move(target)
         finally:

@@ -47,6 +47,11 @@ class UsageError(RingpackError, ValueError, name="RP_E_USAGE", code=-5001):
     """A call or an argument is wrong."""
 
 
+class ConcurrentCallError(UsageError, name="RP_E_CONCURRENT", code=-5017):
+    """A thread called a loader while another one was inside of a call. It got no batch, and the
+    other call continues."""
+
+
 class ConfigError(RingpackError, ValueError, name="RP_E_CONFIG", code=-5002):
     """A key of the config is wrong."""
 
@@ -149,6 +154,7 @@ class EngineStoppedError(RingpackError, name="RP_E_STOPPED", code=-5016):
 __all__ = [
     "BusyError",
     "CheckpointMismatchError",
+    "ConcurrentCallError",
     "ConfigError",
     "CorruptError",
     "DiffersError",
@@ -171,8 +177,16 @@ __all__ = [
 # Another try to attach may succeed. BusyError: the seat's former consumer may still leave it.
 PASSING = (EngineGoneError, EngineStoppedError, EngineTimeoutError, BusyError)
 
-_OF_CODE = {kind.code: kind for kind in RingpackError.__subclasses__() if kind.code}
+_KINDS: list[type[RingpackError]] = [*RingpackError.__subclasses__(), ConcurrentCallError]
+_OF_CODE = {kind.code: kind for kind in _KINDS if kind.code}
 _OF_NAME = {kind.name: kind for kind in _OF_CODE.values()}
+
+
+def concurrent_call() -> ConcurrentCallError:
+    return ConcurrentCallError(
+        "two threads are in this loader at once",
+        "let one thread at a time call it; batches and their views may go to any",
+    )
 
 
 def error_of(code: int, message: str, hint: str = "") -> RingpackError:

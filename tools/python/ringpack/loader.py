@@ -279,9 +279,11 @@ class Loader(Streamed):
 
         Closes the batch before it (with keep=n, the n-th before it). Waits at most `timeout`
         seconds (None: without a limit), then raises EngineTimeoutError; no batch is lost."""
-        if self._user is not None:
-            self._check_alone()
-        self._user = get_ident()
+        me = get_ident()  # _enter() inlined
+        if self._user is None:
+            self._user = me
+        else:
+            self._enter()
         try:
             while True:
                 client = self._client
@@ -351,9 +353,7 @@ class Loader(Streamed):
         """The next batch, to be closed by the caller: with `with`, release() or close(). The
         loader's steps do not close it. None at the end of the stream. At most as many batches as
         the ring has slots may be open; beyond that, LeaseError names them."""
-        if self._user is not None:
-            self._check_alone()
-        self._user = get_ident()
+        self._enter()
         try:
             while True:
                 client = self._attach()
