@@ -18,11 +18,14 @@ PORT = 29500  # each pair of nodes has a network of its own
 
 
 class Training:
-    """`place` is a folder that all nodes see."""
+    """`place` is a folder that all nodes see. torchrun and its ranks are forked by `warm`, a
+    WarmPython, or are processes of this Python."""
 
-    def __init__(self, nodes, corpus, place, until_row):
+    def __init__(self, nodes, corpus, place, until_row, warm=None):
         self.nodes, self.corpus, self.place = nodes, corpus, Path(place)
         self.until_row, self.lives, self.ranks = until_row, 0, 0
+        self.python = warm.python if warm else sys.executable
+        self.environment = warm.environment if warm else {}
         self.place.mkdir()
 
     # ---- lives --------------------------------------------------------------------------------
@@ -55,10 +58,10 @@ class Training:
     def _torchrun(self, ranks, trainer):
         jobs = []
         for number, count in enumerate(ranks):
-            command = [sys.executable, "-m", "torch.distributed.run", "--nnodes", len(ranks)]
+            command = [self.python, "-m", "torch.distributed.run", "--nnodes", len(ranks)]
             command += ["--node-rank", number, "--nproc-per-node", count]
             command += ["--master-addr", self.nodes[0].address, "--master-port", PORT]
-            calm = {"GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
+            calm = {"GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1", **self.environment}
             node = self.nodes[number]
             jobs.append(node.start([*command, *trainer], self._log(number), **calm))
         return jobs

@@ -8,6 +8,7 @@ A node is the tree of processes of one `Node.start`, which ends as a whole."""
 import contextlib
 import os
 import shlex
+import signal
 import subprocess
 
 from job_kit import Job
@@ -69,6 +70,13 @@ class Node:
                 if not word or word in file.read().split("\0"):
                     found.append(pid)
         return found
+
+    def kill(self):
+        """SIGKILL to all; stopped first, so that no process has a last word."""
+        for sent in signal.SIGSTOP, signal.SIGKILL:
+            for pid in self.processes():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, sent)
 
     def plug(self, state):
         """ "down" pulls the cable out, "up" puts it back."""

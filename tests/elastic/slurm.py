@@ -4,10 +4,8 @@
 Cores, memory and GPUs are claimed, not there: a job script may request them as on a cluster.
 Identities are not checked (auth/none): all of it is root's, in networks without other users."""
 
-import contextlib
 import os
 import shutil
-import signal
 import subprocess
 
 CONFIG = """
@@ -82,10 +80,7 @@ class Cluster:
 
     def kill_node(self, node):
         """All at once, as when its power goes: slurmd, the ranks, and their engine."""
-        for sent in signal.SIGSTOP, signal.SIGKILL:
-            for pid in node.processes():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, sent)
+        node.kill()
         self.daemons[node.name, "slurmd"].wait_for_end()
 
     def ask(self, *words, **environment):

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 from job_kit import Job, free_port
+from warm_python import configure_jax
 
 
 def run_script(script, options):
@@ -21,6 +22,7 @@ def run_script(script, options):
     import torch
 
     torch.set_num_threads(1)
+    configure_jax()
     sys.argv = [str(word) for word in (script, *options)]
     sys.path.insert(0, str(Path(script).parent))
     runpy.run_path(str(script), run_name="__main__")

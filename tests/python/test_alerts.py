@@ -4,6 +4,7 @@ the engine from serving, and the watcher that raises them ends with its engine.
 unit/test_alert.c has weeks of incidents under its own clock."""
 
 import contextlib
+import copy
 import json
 import os
 import signal
@@ -30,9 +31,14 @@ with open({path!r}, "a") as file:
 class Run:
     """An engine of two ranks with alerts, and the environment of its commands."""
 
+    known = None  # the oracle's stream, which is that of each corpus here
+
     def __init__(self, program, folder, **keys):
         self.folder, self.kept = folder, folder / "kept"
-        self.stream = Stream(Corpus(folder, [("megatron", "u16", 1, [200])], 3), {"num_epochs": 90})
+        corpus = Corpus(folder, [("megatron", "u16", 1, [200])], 3)
+        Run.known = Run.known or Stream(corpus, {"num_epochs": 90})
+        self.stream = copy.copy(Run.known)
+        self.stream.sources = corpus.sources
         self.pages, self.tell = folder / "pages", folder / "tell it"
         self.tell.write_text(TELL.format(python=os.sys.executable, path=str(self.pages)))
         self.tell.chmod(0o755)

@@ -16,6 +16,7 @@ import pytest
 import ringpack
 from conftest import ROOT
 from job_kit import PATIENCE
+from warm_python import warm_python
 
 sys.path.append(str(ROOT / "tests" / "elastic"))
 
@@ -39,6 +40,9 @@ MATRIX = [
     for ranks in RESUMED
     if LONG or launcher == "mpirun"  # lives below continue from torchrun's save
 ]
+
+
+warm = warm_python()
 
 
 @pytest.fixture(scope="module")
@@ -80,19 +84,19 @@ def need(launcher):
 
 
 @pytest.fixture(scope="module")
-def saved(nodes, corpus, tmp_path_factory):
+def saved(nodes, corpus, warm, tmp_path_factory):
     """The state of four ranks on two nodes, by launcher and way: made once, then copied."""
     made = {}
 
     def get(launcher, way, place):
         if (launcher, way) not in made:
             folder = tmp_path_factory.mktemp("saved") / "training"
-            first = Training(nodes, corpus, folder, END)
+            first = Training(nodes, corpus, folder, END, warm)
             jobs = first.start(launcher, (2, 2), 3, SAVED, way, until_row=SAVED)
             for job in jobs:
                 job.finish()
             made[launcher, way] = folder
-        training = Training(nodes, corpus, place, END)
+        training = Training(nodes, corpus, place, END, warm)
         shutil.copytree(made[launcher, way], place, dirs_exist_ok=True)
         training.lives = 1
         return training
@@ -138,7 +142,8 @@ def kill_rank(training, jobs):
 
 
 def kill_node(training, jobs):
-    random.choice(jobs).kill()
+    """All at once, as when its power goes."""
+    random.choice(training.nodes).kill()
 
 
 def cut_cable(training, jobs):

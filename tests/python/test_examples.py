@@ -9,15 +9,16 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 
 import pytest
 from conftest import ROOT
 from forked_ranks import ForkedRanks
 from job_kit import Job, children
+from warm_python import warm_python
 
 EXAMPLES = ROOT / "tools" / "examples"
 STEPS, SAVE_EVERY, KILL_AT = 12, 3, 7
+warm = warm_python()
 LOSS = re.compile(r"\b(?:step|row) (\d+)\b.* (-?0x1\.[0-9a-f]+p[+-]\d+)$", re.M)
 
 
@@ -46,16 +47,9 @@ def two_ranks(corpus, script, *words):
     return begin
 
 
-def torchrun(ranks):
+def torchrun(python, ranks):
     """With a port of its own, so that two jobs may run side by side."""
-    return [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        ranks,
-    ]
+    return [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", ranks]
 
 
 def losses_of(output):
@@ -92,41 +86,43 @@ def test_gpt(corpus, folder):
     check_resumed(*run_killed_and_resumed(program, folder))
 
 
-def rank_of(agent, rank):
+def rank_of(job, warm, rank):
     """The process that torchrun runs as this rank, now."""
-    for pid in children(agent):
-        with open(f"/proc/{pid}/environ") as file:
-            if f"RANK={rank}" in file.read().split("\0"):
+    for pid in [*children(job.process.pid), *warm.processes()]:
+        with open(f"/proc/{pid}/environ") as file, open(f"/proc/{pid}/cmdline") as words:
+            is_rank = f"RANK={rank}" in file.read().split("\0")
+            if is_rank and str(EXAMPLES / "gpt.py") in words.read().split("\0"):
                 return pid
     raise AssertionError(f"torchrun has no rank {rank}")
 
 
-def test_torchrun_starts_killed_ranks_again(corpus, folder):
+def test_torchrun_starts_killed_ranks_again(corpus, folder, warm):
     """--max-restarts: first the rank that owns the engine is killed, then the other one.
 
     The ranks' addresses go into torchrun's store, and the next ranks would find dead ones there."""
     pytest.importorskip("torch")
     fresh = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     program = [EXAMPLES / "gpt.py", "--steps", STEPS]
-    again = [*torchrun(2), "--max-restarts", 2, *program, *options(corpus, folder / "again")]
+    again = [*torchrun(warm.python, 2), "--max-restarts", 2, *program]
+    again += options(corpus, folder / "again")
     whole = two_ranks(corpus, "gpt.py", "--steps", STEPS)
     with (
-        start(again, folder / "again.log", **fresh) as job,
+        start(again, folder / "again.log", **fresh, **warm.environment) as job,
         whole(folder / "whole", folder / "whole.log") as peaceful,
     ):
         for rank, step in (0, 4), (1, 8):
             job.wait_for(lambda output: str(step) in losses_of(output))  # noqa: B023
-            os.kill(rank_of(job.process.pid, rank), signal.SIGKILL)
+            os.kill(rank_of(job, warm, rank), signal.SIGKILL)
         seen, wanted = LOSS.findall(job.finish()), losses_of(peaceful.finish())
     assert len(wanted) == STEPS and dict(seen) == wanted
     assert set(seen) == set(wanted.items()), "a step had another loss the second time"
     assert [step for step, _ in seen].count("4") == 2 == [step for step, _ in seen].count("8")
 
 
-def test_figures(corpus, folder):
+def test_figures(corpus, folder, warm):
     pytest.importorskip("torch")
-    command = [sys.executable, EXAMPLES / "figures.py", "--corpus", corpus, "--seconds", "0.1"]
-    with start(command, folder / "log") as job:
+    command = [warm.python, EXAMPLES / "figures.py", "--corpus", corpus, "--seconds", "0.1"]
+    with start(command, folder / "log", **warm.environment) as job:
         output = job.finish()
     for line in (
         r"first batch after \d+ ms",
@@ -144,17 +140,27 @@ def test_gpt_accelerate(corpus, folder):
     check_resumed(*run_killed_and_resumed(program, folder))
 
 
-def test_jax(corpus, folder):
-    pytest.importorskip("jax")
-    compiled_once = {
-        "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"),
+@pytest.fixture(scope="module")
+def start_jax(warm, tmp_path_factory):
+    """start() of the example for jax, which is compiled once."""
+    environment = {
+        "JAX_COMPILATION_CACHE_DIR": str(tmp_path_factory.mktemp("jax")),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        **warm.environment,
     }
 
+    def begin(log, *words):
+        return start([warm.python, EXAMPLES / "jax_train.py", *words], log, **environment)
+
+    return begin
+
+
+def test_jax(corpus, folder, start_jax):
+    pytest.importorskip("jax")
+
     def begin(place, log):
-        program = [sys.executable, EXAMPLES / "jax_train.py", "--corpus", corpus]
         where = ["--checkpoint", place, "--steps", STEPS, "--save-every", SAVE_EVERY]
-        return start([*program, *where], log, **compiled_once)
+        return start_jax(log, "--corpus", corpus, *where)
 
     check_resumed(*run_killed_and_resumed(begin, folder))
 
@@ -197,12 +203,12 @@ def unlabelled(tmp_path_factory):
         ("accelerate", "gpt_accelerate.py", ["--rows", 16, "--checkpoints"]),
     ],
 )
-def test_a_batch_without_a_label(unlabelled, folder, module, script, words):
+def test_a_batch_without_a_label(unlabelled, folder, start_jax, module, script, words):
     """The mean of no label is 0, and not NaN, which would stay in the parameters."""
     pytest.importorskip(module)
     words = [*words, folder / "saved", "--corpus", unlabelled]
     if module == "jax":
-        job = start([sys.executable, EXAMPLES / script, *words], folder / "log")
+        job = start_jax(folder / "log", *words)
     else:
         job = ForkedRanks(2, EXAMPLES / script, words, folder / "log", **CALM)
     with job:

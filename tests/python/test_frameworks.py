@@ -4,7 +4,6 @@ Lightning with its own launcher, whose ranks are said after the loaders have bee
 
 import os
 import re
-import sys
 
 import pytest
 import ringpack
@@ -15,7 +14,7 @@ from lightning_kit import MODEL, needs_lightning
 from ringpack import _placement, _ranks
 from warm_python import warm_python
 
-warm = warm_python("lightning")
+warm = warm_python()
 
 
 def environment(folder):
@@ -113,17 +112,18 @@ with loader:
 """
 
 
-def test_jax_distributed(program, corpora, folder):
+def test_jax_distributed(program, corpora, folder, warm):
     """Two processes that know each other only by jax.distributed, and once more from a state."""
     pytest.importorskip("jax")
     (folder / "train.py").write_text(JAX)
+    surroundings = {**environment(folder), **warm.environment}
     for wanted in (["0: [0, 4, 8]", "1: [2, 6, 10]"], ["0: [12, 16, 20]", "1: [14, 18, 22]"]):
         port = free_port()
-        begin = [sys.executable, "train.py"]
+        begin = [warm.python, "train.py"]
         commands = [[*begin, rank, port, corpora[0], folder, 3] for rank in range(2)]
         with (
-            Job(commands[0], folder / "0.log", cwd=folder, env=environment(folder)) as first,
-            Job(commands[1], folder / "1.log", cwd=folder, env=environment(folder)) as second,
+            Job(commands[0], folder / "0.log", cwd=folder, env=surroundings) as first,
+            Job(commands[1], folder / "1.log", cwd=folder, env=surroundings) as second,
         ):
             outputs = second.finish() + first.finish()
         assert sorted(re.findall(r"^\d: \[.*", outputs, re.M)) == wanted

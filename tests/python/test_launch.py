@@ -19,7 +19,7 @@ from job_kit import PATIENCE, Job
 from warm_python import warm_python
 
 LAUNCH = ROOT / "tools" / "examples" / "launch"
-warm = warm_python("torch._dynamo", "torch.distributed.run")
+warm = warm_python()
 # srun: two nodes of one task, side by side; each node has a run directory of its own.
 SRUN = """#!/bin/bash
 shift 3 # options

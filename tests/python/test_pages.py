@@ -27,13 +27,19 @@ def need(files, script):
             pytest.skip(f"needs {tool}: apt-get install libopenmpi-dev openmpi-bin")
 
 
-warm = warm_python(
-    "torch._dynamo", "transformers.trainer", "trl.trainer.sft_trainer", "lightning"
-)
+warm = warm_python()
+
+
+@pytest.fixture(scope="module")
+def compiled_once(tmp_path_factory):
+    """Variables by which the programs for jax are compiled once."""
+    place = tmp_path_factory.mktemp("jax")
+    names = "JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
+    return dict(zip(names, (str(place), "0")))
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)[1]], ids=lambda p: p.stem)
-def test_page(program, folder, warm, page):
+def test_page(program, folder, warm, compiled_once, page):
     files, script = blocks(page)
     need(files, script)
     for name, text in files.items():
@@ -42,6 +48,7 @@ def test_page(program, folder, warm, page):
     environment = {
         **os.environ,
         **warm.environment,
+        **compiled_once,
         "PATH": os.pathsep.join((os.path.dirname(program), warm.environment["PATH"])),
         "OMP_NUM_THREADS": "1",
         "XDG_RUNTIME_DIR": str(folder),
@@ -59,7 +66,7 @@ def test_page(program, folder, warm, page):
 
 
 @pytest.mark.parametrize("name", ["jax", "pytorch"])
-def test_a_batch_without_a_label(program, folder, warm, name):
+def test_a_batch_without_a_label(program, folder, warm, compiled_once, name):
     """The program of a page on documents of one token: the mean of no label is 0, and not NaN."""
     from stream_oracle import write_megatron
 
@@ -68,7 +75,7 @@ def test_a_batch_without_a_label(program, folder, warm, name):
     (folder / "train.py").write_text(files["train.py"])
     write_megatron(folder / "corpus", [[n % 250] for n in range(40000)])
     place = {"XDG_RUNTIME_DIR": str(folder), "OMP_NUM_THREADS": "1"}
-    environment = {**os.environ, **warm.environment, **place}
+    environment = {**os.environ, **warm.environment, **compiled_once, **place}
     environment.update(dict(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1"))
     environment.update(MASTER_ADDR="localhost", MASTER_PORT="0")
     with Job(["python", "train.py"], folder / "log", cwd=folder, env=environment) as job:

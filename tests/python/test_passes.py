@@ -14,7 +14,9 @@ import ringpack
 from conftest import ROOT
 from lightning_kit import MODEL, needs_lightning
 from stream_kit import PATIENCE
+from warm_python import warm_python
 
+warm = warm_python()
 torch = pytest.importorskip("torch")
 
 
@@ -272,10 +274,10 @@ print("right")
 
 
 @needs_lightning
-def test_lightning(program, corpora, folder):
-    """Resumed, and with validation, in one process: its import takes seven seconds."""
+def test_lightning(program, corpora, folder, warm):
+    """Resumed, and with validation, in one process."""
     paths = {"PYTHONPATH": str(ROOT / "tools" / "python"), "XDG_RUNTIME_DIR": str(folder)}
-    environment = {**os.environ, **paths}
-    command = [sys.executable, "-c", LIGHTNING, corpora[0]]
+    environment = {**os.environ, **warm.environment, **paths}
+    command = [warm.python, "-c", LIGHTNING, corpora[0]]
     done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
     assert done.stdout.strip().endswith("right"), done.stderr[-3000:]

@@ -12,16 +12,18 @@ import sys
 import pytest
 from conftest import ROOT
 from stream_kit import LONG
+from warm_python import warm_python
 
+warm = warm_python()
 README = (ROOT / "tools" / "python" / "README.md").read_text()
 LINE = re.compile(r"row (\d+): loss ([\d.]+), \d+ tokens")
 BATCH = 4
 
 
-def start(folder):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "XDG_RUNTIME_DIR": str(folder)}
+def start(folder, python=sys.executable, **more):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "XDG_RUNTIME_DIR": str(folder), **more}
     return subprocess.Popen(
-        [sys.executable, "train.py"],
+        [python, "train.py"],
         cwd=folder,
         env={**environment, "PYTHONPATH": str(ROOT / "tools" / "python")},
         stdout=subprocess.PIPE,
@@ -34,7 +36,8 @@ def read(process, count):
     return [(int(line[1]), line[2]) for line in lines]
 
 
-def test_five_minutes(program, folder):
+def test_five_minutes(program, folder, warm):
+    """The first time by the real Python."""
     pytest.importorskip("torch")
     (folder / "train.py").write_text(re.search(r"```python\n(.*?)```", README, re.S)[1])
     command = [program, "convert", "-q", "-o", "corpus", ROOT / "engine" / "plan"]
@@ -45,11 +48,11 @@ def test_five_minutes(program, folder):
     whole.communicate()
     assert [row for row, _ in wanted] == list(range(0, 12 * BATCH, BATCH))
     (folder / "last.pt").unlink()
-    killed = start(folder)
+    killed = start(folder, warm.python, **warm.environment)
     seen = read(killed, 5)
     killed.kill()
     killed.communicate()
-    resumed = start(folder)
+    resumed = start(folder, warm.python, **warm.environment)
     try:
         rest = read(resumed, 4)
     finally:

@@ -4,13 +4,14 @@ batch.step_tokens_loss, have the gradients of one rank that sees the whole globa
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from step_kit import MaskedCorpus, stream_of_version_2
 from stream_kit import Engine, Stream
+from warm_python import warm_python
 
+warm = warm_python()
 torch = pytest.importorskip("torch")
 SCRIPT = Path(__file__).with_name("token_loss_rank.py")
 WORLD, STEPS, STEP = 2, 3, 8
@@ -27,20 +28,20 @@ def serve(program, folder, streams, job, world):
     ]
 
 
-def start(folder, engines, world):
+def start(warm, folder, engines, world):
     """The ranks of a job, which trains with one engine after the other."""
     started = []
     for rank in range(world):
         output = folder / f"{world}-{rank}.pt"
         words = rank, world, folder / f"{world}.store", folder, STEPS, SHAPES[world][1], output
-        command = [sys.executable, SCRIPT, *words, *(engine.run for engine in engines)]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        command = [warm.python, SCRIPT, *words, *(engine.run for engine in engines)]
+        environment = {**os.environ, **warm.environment, "OMP_NUM_THREADS": "1"}
         started.append((subprocess.Popen([*map(str, command)], env=environment), output))
     return started
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory, program):
+def found(tmp_path_factory, program, warm):
     """The gradients of both ranks, and of the one that sees everything, by run."""
     folder = tmp_path_factory.mktemp("loss")
     corpus = MaskedCorpus(folder, program)
@@ -53,7 +54,7 @@ def found(tmp_path_factory, program):
         job += serve(str(POINTS), folder, streams, "lame", WORLD) if POINTS.is_file() else []
     whole = serve(program, folder, streams, "whole", 1)
     try:
-        started = [*start(folder, job, WORLD), *start(folder, whole, 1)]
+        started = [*start(warm, folder, job, WORLD), *start(warm, folder, whole, 1)]
         assert [process.wait(300) for process, _ in started] == [0] * len(started)
     finally:
         for engine in job + whole:
