@@ -31,7 +31,7 @@ with open({path!r}, "a") as file:
 class Run:
     """An engine of two ranks with alerts, and the environment of its commands."""
 
-    known = None  # the oracle's stream, which is that of each corpus here
+    known = None  # the oracle's stream, one for all corpora here
 
     def __init__(self, program, folder, **keys):
         self.folder, self.kept = folder, folder / "kept"
