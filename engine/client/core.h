@@ -9,9 +9,9 @@
  *     rp_client_detach.
  *   - The newest token and `next_row` are the position after the last batch that was taken. An
  *     attach to a successor begins there.
- *   - Threads: one thread at a time takes batches: `in_call`. Any thread may release a lease, at
- * any time (garbage collectors do), read the client's position, or close it. `lock` guards the
- *     mappings, their leases, the socket, the tokens and the counts. */
+ *   - Threads: one thread at a time takes batches (`in_call`). Any thread may release a lease,
+ *     at any time (garbage collectors do), read the client's position, or close it. `lock` guards
+ *     the mappings, their leases, the socket, the tokens and the counts. */
 #ifndef RP_CLIENT_CORE_H
 #define RP_CLIENT_CORE_H
 

@@ -360,13 +360,15 @@ def make_attach():
 
 
 def make_request():
-    kind, rank, rows, replica, next_row, state, contract = 12, 88, 96, 104, 112, 128, 132
+    kind, rank, rows, seq_len, replica, next_row = 12, 88, 96, 100, 104, 112
+    state, contract = 128, 132
     whole, plain, knowing = b"\0\0", b"\1\0", b"\x80\0"
     put("request", "welcome", whole)
     put("request", "with-a-token", plain)
     put("request", "with-a-token-at-a-row", plain + edit(next_row, 8, 8))
     put("request", "damaged-token", plain + edit(200, 1, 77))
     put("request", "token-in-a-descriptor", b"\5\0")
+    put("request", "expecting-the-length", plain + edit(seq_len, 4, 8))
     put("request", "with-descriptors", b"\x08\0")
     put("request", "cut", b"\x10\0" + struct.pack("<H", 100))
     put("request", "does-not-read", b"\x20\0")
