@@ -463,6 +463,9 @@ def make_jsonl():
     put("jsonl", "text-only", b'\0{"text": "\\u00e9\\ud83d\\ude00"}\r\n')
     put("jsonl", "gzip", b"\1" + gzip.compress(lines, mtime=0))
     put("jsonl", "not-an-object", b"\1[1, 2]\n")
+    sides = b'{"input_ids": [1, 2], "w": [1, 0.5], "n": 7}\n'
+    sides += b'{"text": "ab", "w": [[1], [2]], "n": true}\n'
+    put("jsonl", "side-columns", b"\5" + sides)
 
 
 def make_state_file():

@@ -275,6 +275,12 @@ off64_t __wrap_lseek64(int fd, off64_t offset, int whence)
 }
 
 void *__real_mmap(void *start, size_t bytes, int protection, int flags, int fd, off_t offset);
+off_t __wrap_lseek(int fd, off_t offset, int whence);
+off_t __wrap_lseek(int fd, off_t offset, int whence)
+{
+    return (off_t)__wrap_lseek64(fd, offset, whence);
+}
+
 void *__wrap_mmap(void *start, size_t bytes, int protection, int flags, int fd, off_t offset);
 void *__wrap_mmap(void *start, size_t bytes, int protection, int flags, int fd, off_t offset)
 {
