@@ -79,7 +79,8 @@ static bool put(uint8_t *to, uint32_t dtype, const json_t *value, bool is_real)
     default:
         break;
     }
-    if (is_real && !(real >= -0x1p63 && real < 0x1p63 && trunc(real) == real))
+    const double least = (double)INT64_MIN;
+    if (is_real && !(real >= least && real < -least && trunc(real) == real))
         return false;
     return put_integer(to, dtype, is_real ? (json_int_t)real : whole);
 }
