@@ -270,7 +270,13 @@ class Attached(Placed):
             raise engine.failure(f"{_RESTARTS_MAX + 1} times in a row")
         self._restarts += 1
         logger().warning("%s", engine.failure("and is started again"))
-        engine.start(self._start_timeout)
+        try:
+            engine.start(self._start_timeout)
+        except CheckpointMismatchError:  # it could start only at that state; else see _next
+            if self._begun is None:
+                raise
+            self._start_at(self._begun)
+            return
         self._revived = True
         if self._engine is not engine:
             engine.stop()
