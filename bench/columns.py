@@ -8,7 +8,7 @@ turns (slices.py). Hot: both files are in the page cache, and the limit copies t
 order of the files, mapped, into eight batches in turn. Cold: past the page cache, and the limit is
 fio on the column's file: sequential, or reads as long as those of the documents in both files. Fio
 and memcpy have as many bytes for a token as the engine: of the token and of its entry. Reported are
-medians of the ratios of pairs, with intervals.
+medians of the ratios of pairs, with intervals from six pairs on.
 """
 
 import itertools
@@ -116,7 +116,7 @@ def measure_cold(bench, keys, corpus, column, width, pairs):
 def measure(bench, _, pairs):
     result = {}
     print("| bytes of an entry | state | shuffle | GB/s of the engine | GB/s of the limit "
-          "| ratio | 95 % interval |\n|---:|---|---|---:|---:|---:|---|")
+          "| ratio | 95 % interval, or least and most |\n|---:|---|---|---:|---:|---:|---|")
     for width in WIDTHS:
         corpus = make_corpus(bench.scratch.parent, COLUMN_BYTES // width)
         column = make_column(bench, corpus, width)
