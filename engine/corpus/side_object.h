@@ -4,8 +4,8 @@
  *
  * The start requests the header of each, and its hashes, unless a file of this machine has them:
  * the file is named after the hash of the hashes, which is compared at each start. Hashes of many
- * objects are fetched at a time, in at most 64 MiB or what one object needs. Entries are read by
- * ranges while the stream runs, as tokens are, and compared with these hashes. */
+ * objects are fetched at a time, up to 64 MiB, or one larger object. Entries are read by ranges
+ * while the stream runs, as tokens are, and compared with these hashes. */
 #ifndef RP_CORPUS_SIDE_OBJECT_H
 #define RP_CORPUS_SIDE_OBJECT_H
 

@@ -39,8 +39,8 @@ struct rp_sides_spec {
 };
 
 /** Open the columns of every shard of a corpus that is open. Refuses by name: a shard without one,
- * another length, another type than other shards have, a tokenizer that is not that of the tokens
- * or of another column, formats whose tokens are not one run. */
+ * another length, another type than other shards have, another tokenizer than the tokens or a
+ * column before have, formats whose tokens are not one run. */
 RP_MUST_CHECK int rp_sides_open(struct rp_sides *sides, const struct rp_corpus *corpus,
                                 const struct rp_corpus_spec *spec, struct rp_error *error);
 void rp_sides_close(struct rp_sides *sides);
@@ -51,8 +51,8 @@ RP_MUST_CHECK int rp_sides_count_entries(const struct rp_corpus *corpus, uint32_
                                          const char *name, uint64_t *entries,
                                          uint64_t *token_offset, struct rp_error *error);
 
-/** Compare the tokenizer of a column at `path` with that of the tokens; one that is not known is
- * compared with none. -RP_E_MISMATCH. */
+/** Compare the tokenizers of the tokens and of a column at `path`, if both are known.
+ * -RP_E_MISMATCH. */
 RP_MUST_CHECK int rp_sides_check_tokenizer(const struct rp_corpus *corpus,
                                            const struct rp_tokenizer_id *id, const char *path,
                                            struct rp_error *error);

@@ -129,8 +129,8 @@ uint64_t rp_files_expected(const struct rp_files *files, uint32_t shard, uint64_
 RP_MUST_CHECK int rp_files_verify(const struct rp_files *files, uint32_t shard, uint64_t offset,
                                   const uint8_t *data, uint64_t bytes, uint64_t expected,
                                   struct rp_error *error);
-/** Set *error for bytes whose combined hash is not the expected one; `hashes` are those of their
- * blocks. Returns the code of rp_files_verify. */
+/** Set *error for bytes whose combined hash is not the expected one; `hashes` has one for each of
+ * their blocks. Returns the code of rp_files_verify. */
 int rp_files_explain(const struct rp_files *files, uint32_t shard, uint64_t offset,
                      const uint64_t *hashes, uint64_t bytes, struct rp_error *error);
 

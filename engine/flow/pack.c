@@ -144,13 +144,12 @@ static void read_lost_pages(const struct rp_pack_plan *plan, uint64_t number,
     }
 }
 
-/* Returns 0. The entries were compared when they were read, or have no hashes. */
-static int copy_entries(const struct rp_pack_plan *plan, const struct rp_transfer *side,
-                        const struct rp_side_span *span)
+/* The entries were compared when they were read, or have no hashes. */
+static void copy_entries(const struct rp_pack_plan *plan, const struct rp_transfer *side,
+                         const struct rp_side_span *span)
 {
     const uint8_t *entries = rp_files_tokens(plan->files, plan->arena->data, side);
     memcpy(span->to, entries + span->skip, span->bytes);
-    return 0;
 }
 
 /* Pack the side columns of transfer `i`. 1: packed; 0: the flow is stopping; or a negative code:
@@ -171,10 +170,12 @@ static int pack_sides(const struct rp_pack_plan *plan, uint32_t index, uint64_t 
             continue;
         if (side.loaded_by != number && wait_for_ticket(plan, side.loaded_by) == 0)
             return 0;
-        int code = rp_files_is_checked(plan->files, &side)
-                       ? rp_verified_copy_side(&plan->verified[index], c, plan->files, &side, &span,
-                                               error)
-                       : copy_entries(plan, &side, &span);
+        if (!rp_files_is_checked(plan->files, &side)) {
+            copy_entries(plan, &side, &span);
+            continue;
+        }
+        int code = rp_verified_copy_side(&plan->verified[index], c, plan->files, &side, &span,
+                                         error);
         if (code < 0)
             return code;
     }

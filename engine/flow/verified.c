@@ -104,15 +104,14 @@ const uint8_t *rp_verified_take(struct rp_verified *verified, const struct rp_fi
 
 /* ---- side columns ---------------------------------------------------------------------------- */
 
-/* A block of which the fragment has a part: compared in a copy, which the next fragment may share.
- */
+/* The hash of a block that the fragment shares with a neighbour. The copy is kept for that one. */
 static uint64_t copy_shared(struct rp_verified_block *block, const uint8_t *from,
-                            uint32_t shard_and_1, uint64_t first, uint64_t bytes)
+                            uint32_t mapped_shard, uint64_t first, uint64_t bytes)
 {
-    if (block->shard_and_1 != shard_and_1 || block->first != first) {
-        block->shard_and_1 = 0; /* until it is whole */
+    if (block->mapped_shard != mapped_shard || block->first != first) {
+        block->mapped_shard = 0; /* until it is whole */
         block->hash = copy_block(block->bytes, from, bytes);
-        block->shard_and_1 = shard_and_1;
+        block->mapped_shard = mapped_shard;
         block->first = first;
     }
     return block->hash;
@@ -141,7 +140,7 @@ int rp_verified_copy_side(struct rp_verified *verified, uint32_t c, const struct
     }
     if (is_trusted(blocks.first) || all == side->expected || RP_DEFECT(ignore_block_hash))
         return 0;
-    shared->shard_and_1 = 0;
+    shared->mapped_shard = 0;
     return rp_files_explain(files, side->mapped_shard - 1, blocks.first, verified->side_hashes,
                             blocks.end - blocks.first, error);
 }

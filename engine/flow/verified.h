@@ -5,8 +5,8 @@
  * page and the disk gives it back with other bits. So a packer takes no token from such a mapping.
  * It copies the blocks that hold the tokens into memory of its own, compares the copy with the
  * hashes that the ticket brought, and packs from the copy. Entries of side columns are packed as
- * they are stored: a block that lies inside a fragment is copied to its places in the slot and
- * compared there, since no trainer can write to a slot, and the slot is published after that.
+ * they are stored: a block inside one fragment is copied to its places in the slot and compared
+ * there, since no trainer can write to a slot, and the slot is published after that.
  *
  * Invariant: the packed bytes are the compared bytes. They cannot change between comparison and
  * packing, and no result of an earlier comparison is used for bytes that are read again. */
@@ -19,8 +19,8 @@
 /* The last block of a side column that was compared in a copy. */
 struct rp_verified_block {
     uint8_t bytes[RP_BLOCK_BYTES];
-    uint64_t hash, first; /* first: its place in the file */
-    uint32_t shard_and_1; /* 0: none */
+    uint64_t hash, first;  /* first: its place in the file */
+    uint32_t mapped_shard; /* as in struct rp_transfer; 0: none */
 };
 
 /* The blocks that a packer copied last. Each packer has its own. */
