@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "cmd.h"
 #include "cmd_config.h"
+#include "column/wanted.h"
 #include "corpus/index/build.h"
 #include "corpus/index/write.h"
 #include "interrupt.h"
@@ -22,16 +23,11 @@
 
 #define COLUMNS_MAX 64u
 
-struct wanted {
-    char *text; /* NAME=FILE[:FIELD], cut into these: */
-    const char *name, *file, *field;
-};
-
 struct arguments {
     struct rp_cmd_line line;
     const char *source;
     struct wanted_list {
-        struct wanted columns[COLUMNS_MAX];
+        struct rp_column_wanted columns[COLUMNS_MAX]; /* NAME=FILE[:FIELD] */
         uint32_t count;
     } wanted;
     bool replace, json, quiet;
@@ -54,21 +50,11 @@ struct annotating {
 static bool take_column(const char *text, void *place)
 {
     struct wanted_list *list = place;
-    const char *equals = strchr(text, '=');
-    if (!equals || equals == text || equals[1] == 0 || list->count == COLUMNS_MAX)
+    struct rp_column_wanted *wanted = &list->columns[list->count];
+    if (list->count == COLUMNS_MAX || !rp_wanted_take(wanted, text))
         return false;
-    struct wanted *wanted = &list->columns[list->count];
-    wanted->text = strdup(text);
-    if (!wanted->text)
-        return false;
-    char *file = wanted->text + (equals - text) + 1, *colon = strrchr(file, ':');
-    file[-1] = 0;
-    wanted->name = wanted->field = wanted->text;
-    wanted->file = file;
-    if (colon && colon > file && colon[1] && !rp_url_is(file) && access(file, F_OK) != 0) {
-        *colon = 0;
-        wanted->field = colon + 1;
-    }
+    if (!rp_url_is(wanted->place) && access(wanted->place, F_OK) != 0)
+        rp_wanted_cut(wanted);
     list->count++;
     return true;
 }
@@ -179,7 +165,7 @@ static enum rp_index_column_type examine(struct annotating *annotating, const ch
     return type;
 }
 
-static int check_rows(const struct annotating *annotating, const struct wanted *wanted,
+static int check_rows(const struct annotating *annotating, const struct rp_column_wanted *wanted,
                       uint64_t rows, struct rp_error *error)
 {
     bool replaces = annotating->arguments->replace;
@@ -192,16 +178,16 @@ static int check_rows(const struct annotating *annotating, const struct wanted *
                        "give a row for each document, in the order of the shards; `ringpack "
                        "inspect` has the numbers of documents",
                        "%s: expected %" PRIu64 " rows, one for each document, found %" PRIu64,
-                       wanted->file, expected, rows);
+                       wanted->place, expected, rows);
     return rp_fail(error, -RP_E_MISMATCH,
                    "give a row for each of these documents, or one for each of all documents and "
                    "--replace",
                    "%s: column `%s`: expected %" PRIu64 " rows, for the documents that do not have "
                    "it yet, found %" PRIu64,
-                   wanted->file, wanted->name, expected, rows);
+                   wanted->place, wanted->name, expected, rows);
 }
 
-static int read_values(struct annotating *annotating, const struct wanted *wanted,
+static int read_values(struct annotating *annotating, const struct rp_column_wanted *wanted,
                        struct rp_gathered *values, const char *folder, struct rp_error *error)
 {
     struct rp_cmd_progress bar;
@@ -211,13 +197,13 @@ static int read_values(struct annotating *annotating, const struct wanted *wante
     bar.shown &= !annotating->arguments->quiet;
     const struct rp_progress progress = {rp_cmd_progress, &bar};
     values->column = wanted->name;
-    values->field = wanted->field;
+    values->field = wanted->detail ? wanted->detail : wanted->name;
     values->progress = &progress;
     values->expected = annotating->arguments->replace ? annotating->source->documents
                                                       : annotating->missing;
     int code = rp_gathered_open(values, folder, error);
     if (code == 0)
-        code = rp_annotate_read(values, wanted->file, error);
+        code = rp_annotate_read(values, wanted->place, error);
     if (code == 0)
         code = rp_gathered_map(values, error);
     rp_cmd_progress_end(&bar);
@@ -228,7 +214,7 @@ static int read_values(struct annotating *annotating, const struct wanted *wante
 static int take_values(struct annotating *annotating, uint32_t number, const char *folder,
                        struct rp_error *error)
 {
-    const struct wanted *wanted = &annotating->arguments->wanted.columns[number];
+    const struct rp_column_wanted *wanted = &annotating->arguments->wanted.columns[number];
     struct rp_gathered *values = &annotating->values[number];
     bool replaces = annotating->arguments->replace;
     enum rp_index_column_type older = examine(annotating, wanted->name);
@@ -244,7 +230,7 @@ static int take_values(struct annotating *annotating, uint32_t number, const cha
         return rp_fail(error, -RP_E_MISMATCH, "give the values of all documents and --replace",
                        "%s: column `%s` is %s for the documents that have it, and that type does "
                        "not hold all of these values, which are %s",
-                       wanted->file, wanted->name, rp_index_column_type_name(older),
+                       wanted->place, wanted->name, rp_index_column_type_name(older),
                        rp_index_column_type_name(read));
     const uint64_t *words = values->words;
     for (uint32_t g = 0; g < annotating->source->segment_count; g++) {

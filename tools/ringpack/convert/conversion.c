@@ -27,14 +27,13 @@ static int hash_choices(struct rp_conversion *conversion, struct rp_error *error
 {
     const struct rp_convert_options *options = conversion->options;
     char hex[RP_HASH_HEX_BYTES];
-    struct rp_map file;
-    if (strcmp(options->tokenizer.name, "bytes")) {
-        int code = rp_map_open(&file, options->tokenizer.name, error);
-        if (code < 0)
-            return code;
-        conversion->tokenizer_hash = rp_hash128(file.data, file.bytes);
-        rp_map_close(&file);
-    }
+    struct rp_hashed_file file = {0};
+    int code = strcmp(options->tokenizer.name, "bytes") == 0
+                   ? 0
+                   : rp_hash_file(options->tokenizer.name, &file, error);
+    if (code < 0)
+        return code;
+    conversion->tokenizer_hash = file.hash;
     json_t *choices = json_pack(
         "{s:s, s:I, s:I, s:b, s:b, s:b, s:b, s:i, s:s?, s:s?, s:s?, s:I, s:I, s:I, s:I, s:s?, "
         "s:s?}",

@@ -225,6 +225,14 @@ void rp_output_discard(struct rp_output *output);
  * PREFIX (parts_lock.c). */
 RP_MUST_CHECK int rp_output_lock(const char *prefix, struct rp_error *error);
 
+struct rp_hashed_file {
+    uint64_t bytes; /* 0: there is no file */
+    struct rp_hash128 hash;
+};
+/** The size and the hash of a whole file (hashed_file.c). */
+RP_MUST_CHECK int rp_hash_file(const char *path, struct rp_hashed_file *file,
+                               struct rp_error *error);
+
 /* tokenizer_file.c: a tokenizer by the word of --tokenizer */
 
 /** A folder stands for the tokenizer.json in it, whose path *name becomes; the caller frees *made.

@@ -18,11 +18,6 @@ struct rp_convert_options {
     uint32_t part, parts; /* from --part; parts 0: all tasks are this process's */
 };
 
-struct rp_part_file {
-    uint64_t bytes; /* 0: there is no file */
-    struct rp_hash128 hash;
-};
-
 /* The part that a task made, as in its record. */
 struct rp_task_part {
     struct rp_hash128 content; /* hash of its inputs, which are files; zeros: times identify them */
@@ -30,7 +25,7 @@ struct rp_task_part {
     bool wide;
     uint64_t token_bytes, index_bytes;
     struct rp_hash128 token_hash, index_hash;
-    struct rp_part_file spans, sides[RP_SIDES_MAX]; /* without a mask, without documents: none */
+    struct rp_hashed_file spans, sides[RP_SIDES_MAX]; /* without a mask, without documents: none */
     struct rp_counts counts;
 };
 

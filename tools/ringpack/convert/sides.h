@@ -3,8 +3,8 @@
  *
  * The entries of a document reach the sink with its ids. In a table they are in the frames of its
  * worker. In a line of JSONL they wait in a queue, because the text of the line may stay with the
- * tokenizer until later lines are read: the queue has the lines of which the sink has not had all
- * documents, in their order. The output writes the entries next to its tokens (output_sides.c). */
+ * tokenizer until later lines are read: a line leaves the queue with its last document. The output
+ * writes the entries next to its tokens (output_sides.c). */
 #ifndef RP_TOOLS_CONVERT_SIDES_H
 #define RP_TOOLS_CONVERT_SIDES_H
 
@@ -49,7 +49,7 @@ json_t *rp_convert_sides_json(const struct rp_wanted_sides *wanted);
 RP_MUST_CHECK int rp_convert_sides_check(const struct rp_wanted_sides *wanted,
                                          const struct rp_inputs *inputs, struct rp_error *error);
 
-/** Queue the entries of a line, which becomes so many documents. */
+/** Queue the entries of a line, which becomes `documents` documents. */
 RP_MUST_CHECK int rp_convert_sides_queue(struct rp_convert *convert, json_t *object,
                                          uint32_t documents, struct rp_error *error);
 /** The entries of the document that the sink has, valid until the next line is queued.
@@ -63,8 +63,8 @@ RP_MUST_CHECK int rp_convert_sides_take(struct rp_convert *convert, const struct
 /** The type and the number of the entries of a value; `type.dtype` is given. False: it is neither
  * a number nor a list of numbers, or of lists of one length. */
 bool rp_convert_value_measure(json_t *value, struct rp_entries *entries, bool *has_real);
-/** Store them. The number that the type does not hold, as an integer or because it is too large;
- * NULL: there is none. */
+/** Store them. Returns the first number that the type does not hold, as an integer or because it is
+ * too large, or NULL. */
 const json_t *rp_convert_value_store(json_t *value, const struct rp_entries *entries, bool has_real,
                                      uint8_t *to);
 

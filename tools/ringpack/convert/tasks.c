@@ -187,26 +187,14 @@ static struct rp_task_part made_part(const struct rp_convert *convert)
     };
 }
 
-/* A file in the record of a part. */
-static int take_file(const char *path, struct rp_part_file *file, struct rp_error *error)
-{
-    struct rp_map map;
-    int code = rp_map_open(&map, path, error);
-    if (code < 0)
-        return code;
-    *file = (struct rp_part_file){map.bytes, rp_hash128(map.data, (size_t)map.bytes)};
-    rp_map_close(&map);
-    return 0;
-}
-
 /* Its spans and side columns. */
 static int take_files(const struct rp_output *output, struct rp_task_part *made,
                       struct rp_error *error)
 {
-    int code = output->has_spans ? take_file(output->span_path, &made->spans, error) : 0;
+    int code = output->has_spans ? rp_hash_file(output->span_path, &made->spans, error) : 0;
     for (uint32_t i = 0; i < output->wanted->count && made->documents > 0 && code == 0; i++) {
         char *path = rp_sidefile_path(output->token_path, output->wanted->columns[i].name);
-        code = path ? take_file(path, &made->sides[i], error)
+        code = path ? rp_hash_file(path, &made->sides[i], error)
                     : rp_fail(error, -ENOMEM, NULL, "no memory for a name");
         free(path);
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenizer_file.c — what --tokenizer names: a tokenizer.json, the folder that has it, or bytes. */
+/* tokenizer_file.c — the word of --tokenizer: a tokenizer.json, the folder that has it, or bytes.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,24 +41,14 @@ char *rp_tokenizer_title(const char *path)
     return rp_asprintf("%.*s", (int)(end - begin), begin);
 }
 
-static int hash_file(const char *path, struct rp_hash128 *hash, struct rp_error *error)
-{
-    struct rp_map file;
-    int code = rp_map_open(&file, path, error);
-    if (code < 0)
-        return code;
-    *hash = rp_hash128(file.data, file.bytes);
-    rp_map_close(&file);
-    return 0;
-}
-
 int rp_tokenizer_identify(const char *name, struct rp_tokenizer_id *id, struct rp_error *error)
 {
     char *made, *title = NULL;
-    *id = (struct rp_tokenizer_id){.hash = rp_hash128(name, strlen(name))}; /* of `bytes` */
+    struct rp_hashed_file file = {.hash = rp_hash128(name, strlen(name))}; /* of `bytes` */
     int code = rp_tokenizer_find(&name, &made, error);
     if (code == 0 && strcmp(name, "bytes"))
-        code = hash_file(name, &id->hash, error);
+        code = rp_hash_file(name, &file, error);
+    *id = (struct rp_tokenizer_id){.hash = file.hash};
     if (code == 0) {
         title = rp_tokenizer_title(name);
         code = title ? 0 : rp_fail(error, -ENOMEM, NULL, "no memory for a name");
