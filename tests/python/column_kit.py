@@ -8,9 +8,11 @@ import subprocess
 from pathlib import Path
 
 import numpy
+import pytest
 import ringpack
 from mask_kit import index
 from convert_kit import WORKER_PYTHON
+from stream_kit import PATIENCE, Corpus
 
 
 def column(program, folder, sources, name, path, *options, check=True):
@@ -84,6 +86,33 @@ class Columns:
                 made[r, at : at + length] = own
                 at += -(-length // align) * align
         return made
+
+
+def fixtures(layout, kinds, seed, seq_len):
+    """Fixtures of pytest: a corpus of files, and its columns."""
+
+    @pytest.fixture
+    def corpus(tmp_path):
+        return Corpus(tmp_path, layout, seed, seq_len)
+
+    @pytest.fixture
+    def columns(corpus, program, tmp_path):
+        made = Columns(corpus, None, kinds, seed)
+        made.write(program, tmp_path)
+        return made
+
+    return corpus, columns
+
+
+def refused(program, folder, config):
+    """The message of a start that is refused."""
+    path = folder / "refused.yaml"
+    path.write_text(json.dumps({"run": "refused", "run_dir": str(folder), **config}))
+    done = subprocess.run(
+        [program, "serve", "-c", str(path)], capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert done.returncode == 2, done.stderr
+    return done.stderr
 
 
 def annotated(program, folder, corpus, config):

@@ -174,7 +174,7 @@ def test_lists_that_do_not_fit_are_refused(made, program, tmp_path):
 
 
 def test_archives_that_are_damaged_or_end_early_are_refused(made, program, tmp_path, monkeypatch):
-    """As `convert` refuses them, and without their package; nothing is written."""
+    """As `convert` refuses them, and without their package; no file is written."""
     packed = in_frames(b'{"weight": [1, 2]}\n' * 500)
 
     def told(name, data):
@@ -189,7 +189,7 @@ def test_archives_that_are_damaged_or_end_early_are_refused(made, program, tmp_p
         message = told("v.jsonl.zst", cut)
         assert "v.jsonl.zst: expected a zstd archive, found one that is damaged or" in message
     assert "cannot be read" in told("v.jsonl.gz", gzip.compress(b'{"weight": [1]}\n')[:-9])
-    pieces = Pieces(iter([b"", b"a\n", b"", b"b"]))  # a decompressor has nothing yet
+    pieces = Pieces(iter([b"", b"a\n", b"", b"b"]))  # a decompressor has no text yet
     assert list(io.BufferedReader(pieces)) == [b"a\n", b"b"]
     (tmp_path / "stub").mkdir()
     (tmp_path / "stub" / "zstandard.py").write_text("raise ImportError('none')")

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Side columns that do not fit, that changed, or that are damaged: refused or found, by name."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -9,40 +8,19 @@ import subprocess
 import numpy
 import pytest
 import ringpack
-from column_kit import Columns, assert_columns, column, read_all
-from stream_kit import PATIENCE, Corpus, Engine
+from column_kit import Columns, assert_columns, column, fixtures, read_all, refused
+from stream_kit import Corpus, Engine
 
 SEED = 3208
 LAYOUT = [("megatron", "u16", 1, [30, 20])]
 KINDS = {"weight": ("<f4", 1)}
 SEQ_LEN = 32
-
-
-@pytest.fixture
-def corpus(tmp_path):
-    return Corpus(tmp_path, LAYOUT, SEED, SEQ_LEN)
-
-
-@pytest.fixture
-def columns(corpus, program, tmp_path):
-    made = Columns(corpus, None, KINDS, SEED)
-    made.write(program, tmp_path)
-    return made
+corpus, columns = fixtures(LAYOUT, KINDS, SEED, SEQ_LEN)
 
 
 def config_of(corpus, **more):
     keys = {"sources": corpus.sources, "seq_len": SEQ_LEN, "batch_size": 2, "columns": ["weight"]}
     return {**keys, "sections": ["provenance"], **more}
-
-
-def refused(program, folder, config):
-    path = folder / "refused.yaml"
-    path.write_text(json.dumps({"run": "refused", "run_dir": str(folder), **config}))
-    done = subprocess.run(
-        [program, "serve", "-c", str(path)], capture_output=True, text=True, timeout=PATIENCE
-    )
-    assert done.returncode == 2, done.stderr
-    return done.stderr
 
 
 @pytest.mark.parametrize(
@@ -145,7 +123,7 @@ WAYS = [{"io": "pread"}, {"io": "mapped"}, {"io": "mapped", "packer_processes": 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(map(str, way.values())))
 @pytest.mark.parametrize("name", ["weight", "teacher"])
 def test_a_flipped_bit_is_found_where_it_is_read(corpus, columns, program, tmp_path, way, name):
-    """In a block of several fragments, and in one that lies inside a fragment."""
+    """In a block of several fragments, and in a block inside one fragment."""
     wide, block = Columns(corpus, None, {"teacher": ("<i4", 128)}, SEED), 1
     wide.write(program, tmp_path)
     path = tmp_path / f"0-0.{name}.col"
@@ -153,7 +131,7 @@ def test_a_flipped_bit_is_found_where_it_is_read(corpus, columns, program, tmp_p
     if name == "teacher":  # the middle of the shard's longest document
         ends = [end for end in wide.starts[0].tolist() if 512 * end <= len(data) - 8192]
         first, end = max(zip(ends, ends[1:]), key=lambda pair: pair[1] - pair[0])
-        assert end - first >= 24, "a block lies inside it"
+        assert end - first >= 24, "it has a whole block"
         block = 1 + 512 * (first + end) // 2 // 4096
     data[4096 * block + 2800] ^= 4
     path.write_bytes(data)

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 import ringpack
-from column_kit import Columns, assert_columns, read_all
+from column_kit import Columns, assert_columns, read_all, refused
 from remote_kit import (  # with the fixtures `environment` and `store`
     environment,
     gone,
@@ -134,14 +134,6 @@ def run(program, *arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
 
 
-def refused(program, folder, config):
-    path = folder / "refused.yaml"
-    path.write_text(json.dumps({"run": "refused", "run_dir": str(folder), **config}))
-    done = run(program, "serve", "-c", path)
-    assert done.returncode == 2, done.stderr
-    return done.stderr
-
-
 def damage(path, at, bits=4):
     data = bytearray(path.read_bytes())
     data[at] ^= bits
@@ -180,8 +172,8 @@ def test_objects_that_do_not_fit_are_refused(corpus, columns, program, store, tm
 
 
 def test_hashes_of_many_objects_are_fetched_at_a_time(corpus, columns, program, store, tmp_path):
-    """Those of all shards of a column are requested before the first one is answered, and those
-    that this machine has are not requested."""
+    """Hashes of all shards of a column are requested before the first reply, and hashes on this
+    machine are not requested."""
     met = threading.Barrier(3)
 
     def meet(handler):

@@ -8,16 +8,17 @@ import subprocess
 
 import pytest
 import xxhash
-from column_kit import Columns, assert_columns, column, read_all
+from column_kit import assert_columns, column, fixtures, read_all, refused
 from explain_kit import explain, rows_of
 from mask_kit import index
 from remote_kit import environment, store  # noqa: F401
-from stream_kit import PATIENCE, Corpus, Engine
+from stream_kit import PATIENCE, Engine
 
 SEED = 3211
 LAYOUT = [("megatron", "u16", 1, [30, 20])]
 KINDS = {"teacher": ("<i4", 4), "weight": ("<f4", 1)}
 SEQ_LEN = 32
+corpus, columns = fixtures(LAYOUT, KINDS, SEED, SEQ_LEN)
 NAMES = "gpt2", "llama"
 NONE = "none declared"
 
@@ -25,18 +26,6 @@ NONE = "none declared"
 @pytest.fixture
 def folder(tmp_path):
     return tmp_path
-
-
-@pytest.fixture
-def corpus(tmp_path):
-    return Corpus(tmp_path, LAYOUT, SEED, SEQ_LEN)
-
-
-@pytest.fixture
-def columns(corpus, program, tmp_path):
-    made = Columns(corpus, None, KINDS, SEED)
-    made.write(program, tmp_path)
-    return made
 
 
 @pytest.fixture
@@ -79,14 +68,6 @@ def config_of(corpus, **more):
     return {**keys, "columns": ["teacher", "weight"], "sections": ["provenance"], **more}
 
 
-def refused(program, folder, config):
-    path = folder / "refused.yaml"
-    path.write_text(json.dumps({"run": "refused", "run_dir": str(folder), **config}))
-    done = run(program, "serve", "-c", path)
-    assert done.returncode == 2, done.stderr
-    return done.stderr
-
-
 def contract(program, folder, config):
     path = folder / "contract.yaml"
     path.write_text(json.dumps(config))
@@ -96,8 +77,8 @@ def contract(program, folder, config):
 
 
 def test_a_tokenizer_is_written_and_shown(corpus, columns, tokenizers, program, folder):
-    """By a folder, a file and `bytes`; by inspect, --check and explain. Nothing but the header is
-    other than without, so that contracts and digests are the same."""
+    """By a folder, a file and `bytes`; by inspect, --check and explain. Only the header
+    differs from a file without it, so that contracts and digests are the same."""
     path, config = folder / "0-0.teacher.col", config_of(corpus)
     bare = path.read_bytes()
     assert bare[56:4080] == bytes(4024)
@@ -196,7 +177,7 @@ def test_objects_of_a_store_are_compared(
 def test_a_planted_defect_is_found(
     corpus, columns, tokenizers, program, broken, folder, monkeypatch
 ):
-    """Tokenizers that are not compared: a start goes on with ids of another vocabulary."""
+    """Tokenizers that are not compared: a start continues with ids of another vocabulary."""
     write(program, folder, columns, "teacher", folder / "models/gpt2")
     declare(program, corpus, "llama", tokenizers)
     assert "tokenizer: expected llama" in refused(broken, folder, config_of(corpus))

@@ -8,7 +8,7 @@ import subprocess
 import numpy
 import pytest
 import ringpack
-from column_kit import Columns, annotated, assert_columns, column, read_all
+from column_kit import Columns, annotated, assert_columns, column, fixtures, read_all
 from convert_kit import convert
 from explain_kit import explain, rows_of
 from mask_kit import index
@@ -23,18 +23,7 @@ LAYOUT = [
 ]
 KINDS = {"weight": ("<f4", 1), "logprob": ("<f2", 1), "teacher": ("<i4", 128)}
 SEQ_LEN = 48  # a row of `teacher` has whole blocks inside fragments
-
-
-@pytest.fixture
-def corpus(tmp_path):
-    return Corpus(tmp_path, LAYOUT, SEED, SEQ_LEN)
-
-
-@pytest.fixture
-def columns(corpus, program, tmp_path):
-    made = Columns(corpus, None, KINDS, SEED)
-    made.write(program, tmp_path)
-    return made
+corpus, columns = fixtures(LAYOUT, KINDS, SEED, SEQ_LEN)
 
 
 def config_of(corpus, **more):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`ringpack convert --side-column`: one reading of the inputs writes tokens and columns. Each .col
 has the bytes that `ringpack column` makes of the same rows afterwards, by any number of workers and
-parts and over kills; rows that do not fit are refused by file and row, and leave nothing."""
+parts and over kills; rows that do not fit are refused by file and row, without an output."""
 
 import json
 import os
@@ -162,7 +162,7 @@ def test_enough_tokens(program, inputs, tmp_path):
 
 def test_machines_kills_and_parts(program, inputs, tmp_path):
     """Two machines make parts, one is killed many times; a part that changed is made again, one of
-    other columns is not joined, and nothing else is left."""
+    other columns is not joined, and no other file is left."""
     wanted = made_afterwards(program, tmp_path / "two", inputs["jsonl"])
     out = tmp_path / "out"
     common = (*ENDS, *SIDES, "--group-bytes", 1, "--workers", 1, "-o", out, *inputs["jsonl"])
@@ -303,7 +303,7 @@ BAD = [
 
 @pytest.mark.parametrize("row, kind, line_said, table_said", BAD)
 def test_rows_that_do_not_fit(program, tmp_path, row, kind, line_said, table_said):
-    """By file and row, as JSON and as Parquet; --skip-bad leaves them out; nothing is written."""
+    """By file and row, as JSON and as Parquet; --skip-bad leaves them out; no file is written."""
     fine = {"input_ids": [4, 5], "w": [1, 2]}
     rows = [fine, {"input_ids": [6, 7], **row}, fine]
     path = write(rows, tmp_path / "b.jsonl")

@@ -181,7 +181,7 @@ NAMESPACES = {"net": 0x40000000, "uts": 0x04000000, "mnt": 0x00020000}  # CLONE_
 
 
 def enter_namespaces(command):
-    """Those of a process, where they are not this one's."""
+    """Enter the namespaces of a process that differ from this one's."""
     import ctypes
 
     def name(process, kind):
@@ -364,7 +364,7 @@ def run(python, *arguments):
 
 
 def ask_test_server(name, words):
-    """Returns if there is none."""
+    """Returns without a server."""
     connection = socket.socket(socket.AF_UNIX)
     place = os.path.join(os.environ.get(TEST_SERVERS, ""), name)
     if os.environ.get("RP_LONG") != "1" and connection.connect_ex(place) == 0:

@@ -75,7 +75,7 @@ static void a_second_thread_is_refused(void **state)
     assert_int_equal(calls.error.code, -RP_E_CONCURRENT);
     assert_non_null(strstr(calls.error.message, "another thread is inside a call"));
     assert_non_null(strstr(calls.error.hint, "one thread at a time"));
-    assert_true(rp_client_holds(client, &first)); /* the step released nothing */
+    assert_true(rp_client_holds(client, &first)); /* the step released no batch */
     assert_int_equal(rp_client_next_row(client), first.next_row);
     assert_int_equal(rp_client_release(client, &first), 0);
     rp_client_end_call(client);

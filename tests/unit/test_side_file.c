@@ -93,7 +93,7 @@ static void every_change_is_noticed(void **state)
     }
 }
 
-/* Its hash and name are in what was zeros, and in nothing else than the header's own hash. */
+/* Its hash and name are in bytes that were zeros; besides, only the header's own hash changes. */
 static void a_tokenizer_is_in_the_header_alone(void **state)
 {
     (void)state;
