@@ -6,8 +6,8 @@
 Each width has a corpus of its own with a column of about 800 MB. The engine and its limit take
 turns (slices.py). Hot: both files are in the page cache, and the limit copies their bytes in the
 order of the files, mapped, into eight batches in turn. Cold: past the page cache, and the limit is
-fio on the column's file: sequential, or reads as long as those of the documents in both files. Fio
-and memcpy have as many bytes for a token as the engine: of the token and of its entry. Reported are
+fio on the column's file: sequential, or random with the lengths of the documents' reads. Fio and
+memcpy have as many bytes for a token as the engine: of the token and of its entry. Reported are
 medians of the ratios of pairs, with intervals from six pairs on.
 """
 
@@ -121,8 +121,7 @@ def measure(bench, _, pairs):
         corpus = make_corpus(bench.scratch.parent, COLUMN_BYTES // width)
         column = make_column(bench, corpus, width)
         for state, shuffle in itertools.product(("hot", "cold"), ("document", "block")):
-            keys = bench.task(sources=corpus, profile="min", shuffle=shuffle,
-                              num_epochs="endless")
+            keys = bench.task(sources=corpus, profile="min", shuffle=shuffle)
             measured = measure_hot if state == "hot" else measure_cold
             slices, limit = measured(bench, keys, corpus, column, width, pairs).values()
             own, most = (summarise([(width + 2) * rate for rate in rates(side)])

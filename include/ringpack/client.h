@@ -23,7 +23,7 @@
  * Threads: one thread at a time takes batches and detaches; any thread may release leases, read the
  * position and the counts, and close the client, at any time. While a thread is inside
  * rp_client_next, rp_client_take or rp_client_step, a call of one of these by another thread is
- * -RP_E_CONCURRENT: it takes and releases nothing, and the first call continues.
+ * -RP_E_CONCURRENT: it takes and releases no batch, and the first call continues.
  * fork: the child must not use the client (calls return -RP_E_USAGE).
  *
  * Versions: a program works with an older or a newer library of the same SONAME, because every

@@ -29,7 +29,7 @@ def zstd_pieces(source):
 
 
 class Pieces(io.RawIOBase):
-    """A file of pieces of bytes, of which some may be empty."""
+    """A file of pieces of bytes; a piece may be empty."""
 
     def __init__(self, pieces):
         self.pieces, self.rest = pieces, b""

@@ -108,7 +108,7 @@ def read_lines(request):
 
 def typed(values, dtype):
     """The same numbers as another type, and the first entry that it does not hold: as an integer,
-    or because it is too large. Real numbers are rounded to those of a narrower type."""
+    or because it is too large. Real numbers are rounded to a narrower type."""
     with numpy.errstate(all="ignore"):
         made = values.astype(dtype)
     wrong = made != values
@@ -121,7 +121,7 @@ def typed(values, dtype):
 
 
 def pack_sides(table, lengths, rows=None, kept=None):
-    """The side columns of a frame, whose documents have so many ids. `rows` of the table have made
+    """The side columns of a frame; `lengths`: ids of its documents. `rows` of the table have made
     them (None: all); `kept`: their ids without padding."""
     packed = []
     for side, array in zip(table.request.get("sides", ()), table.sides):
