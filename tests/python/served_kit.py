@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Serve a stream of version 2 (stream2_kit.Stream2) and compare every batch with the oracle's."""
 
+import json
 import os
+import subprocess
 
 from step_kit import Steps
-from stream_kit import Engine, Ranks
+from stream_kit import Engine, Ranks, wait_until
 
 STEP = 8  # global_batch_size
 
@@ -105,8 +107,16 @@ def read(ranks, served, shape, turns=None):
     return turns is None
 
 
-def stop_at(program, folder, stream, shape, row, **keys):
-    """Serve rows before `row`, and the state there."""
+def is_ahead(program, engine):
+    """Whether each rank has two batches that it has not taken."""
+    command = [program, "stat", engine.run, "--run-dir", str(engine.folder), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return all(rank["tail"] >= rank["release"] + 2 for rank in json.loads(done.stdout)["ranks"])
+
+
+def stop_at(program, folder, stream, shape, row, ahead=False, **keys):
+    """Serve rows before `row`, and the state there. ahead: the last checkpoint has rows that no
+    rank has taken."""
     served = Served(stream)
     engine = serve(program, folder, stream, shape, **keys)
     try:
@@ -114,6 +124,8 @@ def stop_at(program, folder, stream, shape, row, **keys):
             read(ranks, served, shape, row // (shape[0] * shape[1]))
             token = served.states(ranks)
             assert served.row == row
+            if ahead:
+                wait_until(lambda: is_ahead(program, engine), "a batch ahead")
         assert engine.stop() == 0, engine.log()
     finally:
         engine.kill()

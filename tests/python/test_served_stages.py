@@ -138,7 +138,7 @@ def test_appended_documents_join_at_the_next_start(program, folder, grow):
     after = Stream2(corpus, keys, sources, stages).resume(before, STEP, grow)
     assert (after.rows[STEP:] != before.rows[STEP:]) == grow
     saved = {"checkpoint_dir": str(folder / "saved"), "grow": grow}
-    served, _ = stop_at(program, folder, before, (2, 2), STEP, **saved)
+    served, _ = stop_at(program, folder, before, (2, 2), STEP, ahead=True, **saved)
     served.stream, served.steps = after, Steps(after, STEP)
     engine = serve(program, folder, after, (2, 2), **saved)
     try:
