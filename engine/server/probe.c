@@ -162,14 +162,15 @@ int rp_engine_keep_probe_state(struct rp_stream *stream, struct rp_error *error)
  * start may have been delivered with other weights. */
 static struct rp_row_state step_state(const struct rp_engine *engine, uint64_t batch)
 {
+    const struct rp_row_state none = {.token = NULL};
     const struct rp_stream *stream = &engine->stream;
     uint64_t row = rp_delivery_step_row(&engine->delivery, batch);
-    const struct rp_row_state found = nearest_state(engine, row);
     bool is_of_stream = row >= stream->start_row || !stream->is_reweighted;
     bool begins_step = row == rp_delivery_row(&engine->delivery, batch);
-    if (begins_step || row - found.row > STEP_ROWS || !is_of_stream)
-        return (struct rp_row_state){.token = NULL};
-    return found;
+    if (begins_step || !is_of_stream)
+        return none;
+    const struct rp_row_state found = nearest_state(engine, row);
+    return row - found.row > STEP_ROWS ? none : found;
 }
 
 int rp_engine_load_plan(const struct rp_engine *engine, struct rp_plan *plan,
