@@ -3,9 +3,10 @@
 // a document: permutation, mixing and packing together. No token is read anywhere. version_1 and
 // version_2 have all features off; feature has one of version 2 on, with 8 sources and `lookahead`;
 // selected shows numbers of documents, and selections that pass over most of them; resume is the
-// time of a start from a state token, whose bytes it shows; resume_in_window likewise, inside of a
-// deal window, whose planning is the time of window. spread shows the share of the largest document
-// in a step of 32 rows (mean and greatest over 500 steps) and the padding.
+// time of a start from a state token, whose bytes it shows, and token of writing one;
+// resume_in_window likewise, inside of a deal window, whose planning is the time of window. spread
+// shows the share of the largest document in a step of 32 rows (mean and greatest over 500 steps)
+// and the padding.
 //
 // Lengths are lognormal (median 400, sigma 1.2, 1 … 100 000), drawn once from a fixed generator.
 #include <benchmark/benchmark.h>
@@ -311,6 +312,31 @@ void resume(benchmark::State &state)
     resume_at(state, inputs, state.range(0));
 }
 
+// The state token that every batch has: after 8 rows, whose time is not counted.
+void token(benchmark::State &state)
+{
+    stream inputs(RP_PACKING_LOOKAHEAD, static_cast<uint32_t>(state.range(0)));
+    rp_calendar *calendar = nullptr;
+    rp_planner *plan = nullptr;
+    rp_error error;
+    rp_stream_row row;
+    open_plan(inputs, &calendar, &plan);
+    std::vector<uint8_t> written(rp_planner_token_bytes_max(calendar));
+    size_t bytes = 0;
+    for (auto _ : state) {
+        state.PauseTiming();
+        for (int i = 0; i < 8; i++)
+            if (rp_planner_next(plan, &row, &error) <= 0)
+                stop(error);
+        state.ResumeTiming();
+        if (rp_planner_token_write(plan, written.data(), &bytes, &error) < 0)
+            stop(error);
+    }
+    state.counters["token_bytes"] = static_cast<double>(bytes);
+    rp_planner_close(plan);
+    rp_calendar_close(calendar);
+}
+
 // Rows of a deal window of so many steps, without a deal with 0.
 void deal(stream &inputs, int64_t steps)
 {
@@ -469,6 +495,7 @@ BENCHMARK(feature)->ArgName("feature")->DenseRange(0, FEATURES - 1);
 BENCHMARK(selected)
     ->ArgNames({"documents", "taken_of_10"})
     ->ArgsProduct({{2107637, 2936012, 4194304}, {1, 5, 10}});
+BENCHMARK(token)->ArgName("sources")->Arg(1)->Arg(8)->Arg(64)->Iterations(20000);
 BENCHMARK(resume)->ArgNames({"row", "sources"})->ArgsProduct({{100, 10000, 1000000}, {1, 8, 64}});
 BENCHMARK(resume_in_window)
     ->ArgNames({"steps", "sixteenths"})

@@ -41,7 +41,7 @@ struct rp_calendar_record {
 struct rp_calendar_link {
     uint64_t from;
     struct rp_hash128 chain;
-    const char *text; /* NULL: too long for any history */
+    const char *entry; /* of a history, without a NUL; NULL: too long for any */
     uint32_t bytes;
 };
 

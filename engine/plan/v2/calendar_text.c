@@ -139,9 +139,10 @@ void rp_calendar_add_record(struct rp_calendar_lines *lines,
 
 /* ---- chains ---------------------------------------------------------------------------------- */
 
-/* Set a link from the text in the writer, and make room for the next text. */
-static int set_link(struct rp_calendar *calendar, struct rp_calendar_link *link, uint64_t from,
-                    struct rp_hash128 before, struct rp_record_writer *writer,
+/* Set a link from the text in the writer, and make room for the next text. `word`: what begins its
+ * entry in a history. */
+static int set_link(struct rp_calendar *calendar, struct rp_calendar_link *link, const char *word,
+                    uint64_t from, struct rp_hash128 before, struct rp_record_writer *writer,
                     struct rp_error *error)
 {
     if (writer->out_of_memory)
@@ -153,13 +154,16 @@ static int set_link(struct rp_calendar *calendar, struct rp_calendar_link *link,
     rp_hasher_add(&hasher, chain, sizeof chain);
     rp_hasher_add(&hasher, writer->text, writer->bytes);
     *link = (struct rp_calendar_link){.from = from, .chain = rp_hasher_finish(&hasher)};
-    if (writer->bytes <= RP_HISTORY_MAX) {
-        char *text = rp_calendar_take(calendar, writer->bytes, 1, error);
-        if (!text)
+    char head[32];
+    size_t bytes = (size_t)snprintf(head, sizeof head, "%s %" PRIu64 "\n", word, from);
+    if (bytes + writer->bytes <= RP_HISTORY_MAX) {
+        char *entry = rp_calendar_take(calendar, bytes + writer->bytes, 1, error);
+        if (!entry)
             return -ENOMEM;
-        memcpy(text, writer->text, writer->bytes);
-        link->text = text;
-        link->bytes = (uint32_t)writer->bytes;
+        memcpy(entry, head, bytes);
+        memcpy(entry + bytes, writer->text, writer->bytes);
+        link->entry = entry;
+        link->bytes = (uint32_t)(bytes + writer->bytes);
     }
     writer->bytes = writer->last = 0;
     return 0;
@@ -178,8 +182,8 @@ int rp_calendar_link_records(struct rp_calendar *calendar, uint32_t begin, uint3
     int code = 0;
     for (uint32_t i = begin; code == 0 && i < end; i++) {
         rp_calendar_add_record(&lines, &calendar->records[i]);
-        code = set_link(calendar, &calendar->record_links[i], calendar->records[i].from, before,
-                        &writer, error);
+        code = set_link(calendar, &calendar->record_links[i], "record", calendar->records[i].from,
+                        before, &writer, error);
         before = calendar->record_links[i].chain;
     }
     free(writer.text);
@@ -196,8 +200,8 @@ int rp_calendar_link_stages(struct rp_calendar *calendar, struct rp_error *error
     int code = calendar->stage_links ? 0 : -ENOMEM;
     for (uint32_t i = 0; code == 0 && i < count; i++) {
         rp_calendar_add_stage(&lines, &calendar->stages[i], NULL, NULL);
-        code = set_link(calendar, &calendar->stage_links[i], calendar->stages[i].from, before,
-                        &writer, error);
+        code = set_link(calendar, &calendar->stage_links[i], "stage", calendar->stages[i].from,
+                        before, &writer, error);
         before = calendar->stage_links[i].chain;
     }
     free(writer.text);
@@ -234,21 +238,6 @@ struct rp_calendar_chains rp_calendar_chains(const struct rp_calendar *calendar,
 
 /* ---- history --------------------------------------------------------------------------------- */
 
-/* Write an entry so that it ends at `end`. Returns where it begins; NULL if it does not fit. */
-static char *put_entry(char *begin, char *end, const char *word,
-                       const struct rp_calendar_link *link)
-{
-    char head[32];
-    uint32_t bytes = (uint32_t)snprintf(head, sizeof head, "%s %" PRIu64 "\n", word, link->from);
-    if (!link->text || (size_t)(end - begin) < bytes + link->bytes)
-        return NULL;
-    end -= link->bytes;
-    memcpy(end, link->text, link->bytes);
-    end -= bytes;
-    memcpy(end, head, bytes);
-    return end;
-}
-
 uint32_t rp_calendar_history(const struct rp_calendar *calendar, uint64_t next_row, uint32_t flags,
                              char *text)
 {
@@ -256,16 +245,15 @@ uint32_t rp_calendar_history(const struct rp_calendar *calendar, uint64_t next_r
     uint32_t records = begun_of(calendar->record_links, calendar->record_count, next_row);
     uint64_t room = RP_HISTORY_MAX - rp_min_u64(RP_HISTORY_MAX, 8ull * flags);
     char entries[RP_HISTORY_MAX], *end = entries + room, *begin = end;
-    while (stages + records > 0) {
-        bool is_record = records > 0 && (stages == 0 || calendar->record_links[records - 1].from >=
-                                                            calendar->stage_links[stages - 1].from);
-        char *entry = is_record
-                          ? put_entry(entries, begin, "record",
-                                      &calendar->record_links[records - 1])
-                          : put_entry(entries, begin, "stage", &calendar->stage_links[stages - 1]);
-        if (!entry)
+    while (stages > 0) { /* stage 0 comes last: it begins at row 0 */
+        const struct rp_calendar_link *link = &calendar->stage_links[stages - 1];
+        bool is_record = records > 0 && calendar->record_links[records - 1].from >= link->from;
+        if (is_record)
+            link = &calendar->record_links[records - 1];
+        if (!link->entry || (size_t)(begin - entries) < link->bytes)
             break;
-        begin = entry;
+        begin -= link->bytes;
+        memcpy(begin, link->entry, link->bytes);
         records -= is_record;
         stages -= !is_record;
     }

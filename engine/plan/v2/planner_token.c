@@ -4,7 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "plan/v2/planner_token_format.h"
@@ -51,7 +51,8 @@ static int fill_source(struct making *making, uint32_t j, struct rp_error *error
     struct rp_planner_token_source *source = &making->token.sources[j];
     struct rp_token2_kept_source *kept = &making->kept->sources[j];
     const struct rp_stream_source *of_config = rp_calendar_source(making->calendar, j);
-    snprintf(source->name, sizeof source->name, "%s", rp_calendar_source_name(making->calendar, j));
+    const char *name = rp_calendar_source_name(making->calendar, j);
+    memcpy(source->name, name, strlen(name) + 1);
     source->limits = making->last_row < making->kept->limits_end || kept->is_removed
                          ? kept->limits
                          : making->stage->limits[j];

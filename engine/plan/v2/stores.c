@@ -183,9 +183,7 @@ void rp_stores_change(struct rp_stores *stores)
 void rp_stores_clear(struct rp_stores *stores)
 {
     stores->head = stores->queued = stores->pool_count = 0;
-    stores->pool_row = stores->pool_turn = stores->pool_arrivals = 0;
-    for (uint32_t slot = 0; slot < stores->capacity; slot++)
-        stores->places[slot].slot = slot;
+    stores->pool_row = stores->pool_turn = 0;
     if (stores->window.capacity > 0)
         rp_window_clear(&stores->window);
     if (stores->open.capacity > 0)
@@ -257,23 +255,29 @@ static void insert(struct rp_stores *stores, struct rp_pool_place place)
 {
     struct rp_pool_place *places = stores->places;
     uint32_t at = stores->pool_count++;
-    while (at > 0 &&
-           (places[at - 1].turn < place.turn ||
-            (places[at - 1].turn == place.turn && places[at - 1].arrival < place.arrival))) {
+    while (at > 0 && (places[at - 1].turn < place.turn ||
+                      (places[at - 1].turn == place.turn && places[at - 1].entry < place.entry))) {
         places[at] = places[at - 1];
         at--;
     }
     places[at] = place;
 }
 
+/* Later entries move up: a state token has all of them, in this order, for every batch. */
+static void remove_entry(struct rp_stores *stores, uint32_t entry)
+{
+    memmove(stores->pool + entry, stores->pool + entry + 1,
+            (stores->pool_count - entry) * sizeof *stores->pool);
+    for (uint32_t i = 0; i < stores->pool_count; i++)
+        stores->places[i].entry -= stores->places[i].entry > entry;
+}
+
 /** Append an entry to the pool. */
 void rp_stores_add_entry(struct rp_stores *stores, const struct rp_pool_entry *entry)
 {
     RP_ASSERT(stores->pool_count < stores->capacity);
-    uint32_t slot = stores->places[stores->pool_count].slot;
-    stores->pool[slot] = *entry;
-    insert(stores,
-           (struct rp_pool_place){stores->pool_turn + entry->turn, stores->pool_arrivals++, slot});
+    stores->pool[stores->pool_count] = *entry;
+    insert(stores, (struct rp_pool_place){stores->pool_turn + entry->turn, stores->pool_count});
 }
 
 void rp_stores_enter_pool(struct rp_stores *stores, const struct rp_item_piece *piece)
@@ -288,17 +292,21 @@ void rp_stores_enter_pool(struct rp_stores *stores, const struct rp_item_piece *
 int rp_stores_pool_row(struct rp_stores *stores, struct rp_error *error)
 {
     struct rp_pool_place place = stores->places[--stores->pool_count];
-    struct rp_pool_entry *entry = &stores->pool[place.slot];
+    struct rp_pool_entry *entry = &stores->pool[place.entry];
     stores->pool_turn = place.turn;
     place.turn += (UINT64_C(1) << 32) / entry->rows;
     rp_draft_cut(stores, &entry->piece, stores->seq_len);
     int left = rp_feed_trim(&stores->feed, &entry->piece, error);
     if (left < 0)
         return left;
-    if (left > 0 && entry->piece.length > stores->seq_len)
+    if (left > 0 && entry->piece.length > stores->seq_len) {
         insert(stores, place);
-    else if (left > 0)
-        rp_stores_push(stores, &entry->piece, rp_feed_round(&stores->feed, entry->piece.length));
+    } else {
+        if (left > 0)
+            rp_stores_push(stores, &entry->piece,
+                           rp_feed_round(&stores->feed, entry->piece.length));
+        remove_entry(stores, place.entry);
+    }
     stores->pool_row = stores->pool_count > 0 ? stores->feed.row : 0;
     return 0;
 }

@@ -22,8 +22,7 @@ struct rp_waiting_row {
 /* The order of the pool's entries: by turn, the oldest first among equals. */
 struct rp_pool_place {
     uint64_t turn; /* turn of section 7, and all that was subtracted from it */
-    uint64_t arrival;
-    uint32_t slot;
+    uint32_t entry;
 };
 
 struct rp_piece_node {
@@ -52,10 +51,9 @@ struct rp_stores {
     uint32_t head, queued;      /* the queue */
     struct rp_window window;    /* lookahead: sizes */
     uint32_t pool_count;
-    struct rp_pool_entry *pool;   /* by slot, without turns */
-    struct rp_pool_place *places; /* pool_count, the next entry last; then the free slots */
+    struct rp_pool_entry *pool;   /* by arrival, without turns */
+    struct rp_pool_place *places; /* the next entry last */
     uint64_t pool_turn;           /* subtracted from turns so far */
-    uint64_t pool_arrivals;
     uint64_t pool_row;
     struct rp_window open;       /* best_fit: gaps */
     struct rp_waiting_row *rows; /* by slot of `open` */

@@ -59,16 +59,12 @@ void rp_stores_measure(const struct rp_stores *stores, struct rp_snapshot *snaps
         snapshot->open_piece_count += stores->rows[slot].count;
 }
 
-/* In order of arrival. */
 static void copy_pool(const struct rp_stores *stores, struct rp_snapshot *snapshot)
 {
-    const struct rp_pool_place *places = stores->places;
+    memcpy(snapshot->pool, stores->pool, stores->pool_count * sizeof *snapshot->pool);
     for (uint32_t i = 0; i < stores->pool_count; i++) {
-        uint32_t older = 0;
-        for (uint32_t other = 0; other < stores->pool_count; other++)
-            older += places[other].arrival < places[i].arrival;
-        snapshot->pool[older] = stores->pool[places[i].slot];
-        snapshot->pool[older].turn = (uint32_t)(places[i].turn - stores->pool_turn);
+        const struct rp_pool_place *place = &stores->places[i];
+        snapshot->pool[place->entry].turn = (uint32_t)(place->turn - stores->pool_turn);
     }
 }
 
@@ -151,7 +147,7 @@ uint64_t rp_stores_waiting(const struct rp_stores *stores, uint32_t source)
         slot = slot ? rp_window_newer(&stores->window, slot) : 0;
     }
     for (uint32_t i = 0; i < stores->pool_count; i++) {
-        const struct rp_item_piece *piece = &stores->pool[stores->places[i].slot].piece;
+        const struct rp_item_piece *piece = &stores->pool[i].piece;
         tokens += piece->source == source ? piece->length : 0;
     }
     slot = rp_stores_oldest_row(stores);
