@@ -1,12 +1,13 @@
-// SPDX-License-Identifier: Apache-2.0 bench_stream_plan — the cost of deciding the fragments of a
-// row, in both versions of the stream. Items are documents, so 1 / items_per_second is the time of
-// a document: permutation, mixing and packing together. No token is read anywhere. version_1 and
-// version_2 have all features off; feature has one of version 2 on, with 8 sources and `lookahead`;
-// selected shows numbers of documents, and selections that pass over most of them; resume is the
-// time of a start from a state token, whose bytes it shows, and token of writing one;
-// resume_in_window likewise, inside of a deal window, whose planning is the time of window. spread
-// shows the share of the largest document in a step of 32 rows (mean and greatest over 500 steps)
-// and the padding.
+// SPDX-License-Identifier: Apache-2.0
+//
+// bench_stream_plan — the cost of deciding the fragments of a row, in both versions of the stream.
+// Items are documents, so 1 / items_per_second is the time of a document: permutation, mixing and
+// packing together. No token is read anywhere. version_1 and version_2 have all features off;
+// feature has one of version 2 on, with 8 sources and `lookahead`; selected shows numbers of
+// documents, and selections that pass over most of them. token writes a state token; resume starts
+// from one, whose bytes it shows; resume_in_window likewise, inside of a deal window, whose
+// planning is the time of window. spread shows the share of the largest document in a step of 32
+// rows (mean and greatest over 500 steps) and the padding.
 //
 // Lengths are lognormal (median 400, sigma 1.2, 1 … 100 000), drawn once from a fixed generator.
 #include <benchmark/benchmark.h>
@@ -188,34 +189,58 @@ struct stream {
     }
 };
 
-void open_plan(const stream &inputs, rp_calendar **calendar, rp_planner **plan)
-{
-    rp_calendar_position position{};
+// A plan of version 2 that is closed with its scope.
+struct opened {
+    rp_calendar *calendar = nullptr;
+    rp_planner *plan = nullptr;
+    rp_stream_row row;
     rp_error error;
-    if (rp_calendar_open(calendar, &inputs.spec, &position, &error) < 0 ||
-        rp_planner_open(plan, *calendar, &error) < 0)
-        stop(error);
-}
+
+    explicit opened(const stream &inputs)
+    {
+        rp_calendar_position position{};
+        if (rp_calendar_open(&calendar, &inputs.spec, &position, &error) < 0 ||
+            rp_planner_open(&plan, calendar, &error) < 0)
+            stop(error);
+    }
+    opened(const opened &) = delete;
+    opened &operator=(const opened &) = delete;
+    ~opened()
+    {
+        rp_planner_close(plan);
+        rp_calendar_close(calendar);
+    }
+    void next(int64_t rows)
+    {
+        for (int64_t i = 0; i < rows; i++)
+            if (rp_planner_next(plan, &row, &error) <= 0)
+                stop(error);
+    }
+    // Its state token, into a buffer of the bound's size. Returns the token's size.
+    size_t write(std::vector<uint8_t> &token)
+    {
+        size_t bytes = 0;
+        if (rp_planner_token_write(plan, token.data(), &bytes, &error) < 0)
+            stop(error);
+        return bytes;
+    }
+    std::vector<uint8_t> room() const
+    {
+        return std::vector<uint8_t>(rp_planner_token_bytes_max(calendar));
+    }
+};
 
 void plan_rows(benchmark::State &state, stream &inputs)
 {
-    rp_calendar *calendar = nullptr;
-    rp_planner *plan = nullptr;
-    rp_error error;
-    open_plan(inputs, &calendar, &plan);
-    rp_stream_row row;
+    opened own(inputs);
     for (auto _ : state)
-        for (uint32_t i = 0; i < ROWS; i++)
-            if (rp_planner_next(plan, &row, &error) <= 0)
-                stop(error);
+        own.next(ROWS);
     rp_snapshot snapshot{};
-    if (rp_planner_snapshot(plan, &snapshot, &error) < 0)
-        stop(error);
+    if (rp_planner_snapshot(own.plan, &snapshot, &own.error) < 0)
+        stop(own.error);
     state.SetItemsProcessed(
         static_cast<int64_t>(snapshot.counts.documents + snapshot.counts.passed_over));
     rp_snapshot_free(&snapshot);
-    rp_planner_close(plan);
-    rp_calendar_close(calendar);
 }
 
 void version_2(benchmark::State &state)
@@ -279,26 +304,18 @@ void selected(benchmark::State &state)
 // The plan at a row, from the state token there. The token's bound does not depend on the row.
 void resume_at(benchmark::State &state, stream &inputs, int64_t begin)
 {
+    opened own(inputs);
+    own.next(begin);
+    std::vector<uint8_t> token = own.room();
+    size_t bytes = own.write(token);
+    const rp_stream_resume nothing{};
     rp_calendar *calendar = nullptr;
     rp_planner *plan = nullptr;
-    rp_error error;
-    rp_stream_row row;
-    open_plan(inputs, &calendar, &plan);
-    for (int64_t i = 0; i < begin; i++)
-        if (rp_planner_next(plan, &row, &error) <= 0)
-            stop(error);
-    std::vector<uint8_t> token(rp_planner_token_bytes_max(calendar));
-    size_t bytes = 0;
-    if (rp_planner_token_write(plan, token.data(), &bytes, &error) < 0)
-        stop(error);
-    rp_planner_close(plan);
-    rp_calendar_close(calendar);
-    const rp_stream_resume nothing{};
     for (auto _ : state) {
         if (rp_planner_token_resume(&calendar, &plan, &inputs.spec, token.data(), bytes, &nothing,
-                                    &error) < 0 ||
-            rp_planner_next(plan, &row, &error) <= 0)
-            stop(error);
+                                    &own.error) < 0 ||
+            rp_planner_next(plan, &own.row, &own.error) <= 0)
+            stop(own.error);
         rp_planner_close(plan);
         rp_calendar_close(calendar);
     }
@@ -316,25 +333,16 @@ void resume(benchmark::State &state)
 void token(benchmark::State &state)
 {
     stream inputs(RP_PACKING_LOOKAHEAD, static_cast<uint32_t>(state.range(0)));
-    rp_calendar *calendar = nullptr;
-    rp_planner *plan = nullptr;
-    rp_error error;
-    rp_stream_row row;
-    open_plan(inputs, &calendar, &plan);
-    std::vector<uint8_t> written(rp_planner_token_bytes_max(calendar));
+    opened own(inputs);
+    std::vector<uint8_t> written = own.room();
     size_t bytes = 0;
     for (auto _ : state) {
         state.PauseTiming();
-        for (int i = 0; i < 8; i++)
-            if (rp_planner_next(plan, &row, &error) <= 0)
-                stop(error);
+        own.next(8);
         state.ResumeTiming();
-        if (rp_planner_token_write(plan, written.data(), &bytes, &error) < 0)
-            stop(error);
+        bytes = own.write(written);
     }
     state.counters["token_bytes"] = static_cast<double>(bytes);
-    rp_planner_close(plan);
-    rp_calendar_close(calendar);
 }
 
 // Rows of a deal window of so many steps, without a deal with 0.
@@ -363,18 +371,10 @@ void resume_in_window(benchmark::State &state)
 void window(benchmark::State &state)
 {
     stream inputs(RP_PACKING_LOOKAHEAD, 8);
-    rp_calendar *calendar = nullptr;
-    rp_planner *plan = nullptr;
-    rp_error error;
-    rp_stream_row row;
     deal(inputs, state.range(0));
-    open_plan(inputs, &calendar, &plan);
+    opened own(inputs);
     for (auto _ : state)
-        for (int64_t i = 0; i < DEALT_STEP * state.range(0); i++)
-            if (rp_planner_next(plan, &row, &error) <= 0)
-                stop(error);
-    rp_planner_close(plan);
-    rp_calendar_close(calendar);
+        own.next(DEALT_STEP * state.range(0));
 }
 
 // Shares of documents in the rows of a step.
@@ -448,18 +448,11 @@ void spread_version_2(const std::vector<uint32_t> &lengths, uint32_t entries, sh
     inputs.stage.seq_len = shares::ROW;
     inputs.stage.max_docs_per_row = shares::ROW / 16;
     inputs.stage.spread = entries;
-    rp_calendar *calendar = nullptr;
-    rp_planner *plan = nullptr;
-    rp_error error;
-    rp_stream_row row;
-    open_plan(inputs, &calendar, &plan);
+    opened own(inputs);
     for (uint32_t i = 0; i < shares::STEP * shares::STEPS; i++) {
-        if (rp_planner_next(plan, &row, &error) <= 0)
-            stop(error);
-        found.add(row.fragments, row.count, row.row);
+        own.next(1);
+        found.add(own.row.fragments, own.row.count, own.row.row);
     }
-    rp_planner_close(plan);
-    rp_calendar_close(calendar);
 }
 
 void spread(benchmark::State &state)
