@@ -36,7 +36,7 @@ from _calibrate.measuring import calibrate, device_name  # noqa: E402
 from _calibrate.rows import Row, cost  # noqa: E402
 
 STAGES = 4
-VOCABULARY, WIDTH, LAYERS = 256, 256, 2  # of the model that is trained
+VOCABULARY, WIDTH, LAYERS = 256, 256, 2  # size of the trained model
 BEGIN = time.monotonic()
 
 

@@ -23,7 +23,7 @@ PART = 2048  # rows of a call
 
 
 class PlannedRow(NamedTuple):
-    lengths: tuple  # of its fragments, in tokens
+    lengths: tuple  # tokens of each fragment
     parts: tuple  # (source, document, offset) of each
 
 

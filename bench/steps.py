@@ -36,9 +36,9 @@ from corpora.length_corpus import MIXES, make_mix  # noqa: E402
 from planned_rows import Plan, config_of, deal, permutation  # noqa: E402
 from stream2_deal import deal_rows  # noqa: E402
 
-K = 15_072  # of a block 2048 wide with 16 heads, 8 key heads, ffn 8192 on an H100
+K = 15_072  # a block 2048 wide, with 16 heads, 8 key heads, ffn 8192 on an H100
 WINDOWS = (1, 2, 4, 8, 16)
-PARTS = 2  # of the layers on a stage, interleaved
+PARTS = 2  # parts of a stage's layers, interleaved
 SHAPES = [  # mix, seq_len, ranks, micro-batches of a step, stages of a pipeline, steps
     ("long-context mix", 131_072, 8, 8, 4, 96),
     ("long-context mix", 131_072, 4, 64, 8, 16),

@@ -91,7 +91,7 @@ static int check_sides(const struct rp_config *config, const struct rp_corpus *c
     const struct rp_sides *sides = rp_corpus_sides(corpus);
     int code = 0;
     for (uint32_t c = 0; c < sides->count && code == 0; c++) {
-        uint64_t bytes = (config->seq_len + 1ull) * sides->columns[c].type.bytes; /* of tokens */
+        uint64_t bytes = (config->seq_len + 1ull) * sides->columns[c].type.bytes; /* a row's */
         if (bytes > SIDE_ROW_BYTES_MAX)
             code = rp_fail(error, -RP_E_CONFIG, "lower seq_len, or make the entries shorter",
                            "column `%s`: expected at most %u bytes of a row, found %" PRIu64,

@@ -132,7 +132,7 @@ static void log_text(void *argument)
 static void *log_main(void *argument)
 {
     prctl(PR_SET_NAME, "gain");
-    (void)setpriority(PRIO_PROCESS, 0, NICE); /* of this thread */
+    (void)setpriority(PRIO_PROCESS, 0, NICE); /* this thread only */
     (void)!rp_mapped_guard(log_text, argument);
     return NULL;
 }

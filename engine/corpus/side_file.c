@@ -225,7 +225,7 @@ int rp_sidefile_begin(struct rp_side_writer *writer, const char *path,
     if (!writer->block)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a block", path);
     int code = rp_new_file_open(&writer->file, path, error);
-    uint64_t first = 0; /* of the header, which is written last */
+    uint64_t first = 0; /* the header begins there: it is written last */
     if (code == 0)
         code = rp_file_write(writer->file.fd, path, writer->block, RP_BLOCK_BYTES, error);
     writer->hashes = calloc(64, sizeof *writer->hashes);

@@ -47,8 +47,8 @@ const char *rp_sidefile_dtype_name(uint32_t dtype);
 bool rp_sidefile_is_name(const char *name);
 
 struct rp_side_file {
-    char *path;           /* of an object the URL for messages */
-    char *url, *identity; /* of an object; else NULL */
+    char *path;           /* an object's is the URL for messages */
+    char *url, *identity; /* an object's; else NULL */
     struct rp_map map;    /* the file, or the hashes of an object */
     struct rp_side_type type;
     uint64_t entries;

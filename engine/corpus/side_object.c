@@ -17,7 +17,7 @@
 
 #define GROUP 128u
 #define PIECE_BYTES (8u << 20)
-#define FETCHED_BYTES_MAX (64u << 20) /* of hashes in memory; one object may have more */
+#define FETCHED_BYTES_MAX (64u << 20) /* hashes in memory; one object may have more */
 
 static int fail_memory(const char *name, struct rp_error *error)
 {

@@ -17,7 +17,7 @@ struct rp_side_info {
     struct rp_side_type type;
     enum rp_side_of of;
     struct rp_tokenizer_id tokenizer; /* that one of its files declares, as all that do */
-    uint64_t file_bytes;              /* of its files, objects left out */
+    uint64_t file_bytes;              /* its files, objects left out */
     struct rp_hash128 content;        /* over its files, in the order of the shards */
 };
 

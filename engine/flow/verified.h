@@ -33,7 +33,7 @@ struct rp_verified {
     uint64_t held;  /* bytes that were copied and compared; 0: none */
 
     struct rp_verified_block *sides; /* [side columns] */
-    uint64_t *side_hashes;           /* of the blocks of the entries that are being copied */
+    uint64_t *side_hashes;           /* hashes of the blocks that the copied entries are in */
 };
 
 /** The most bytes of one transfer: of its tokens, and of its entries of one side column. */

@@ -34,7 +34,7 @@ struct rp_fetch_part {
     /* The size and the identity of the object, "" if the store names none. */
     uint64_t total;
     char identity[RP_IDENTITY_BYTES];
-    struct rp_error error; /* of rp_fetch_heads: -ENOENT or -EACCES: it may be missing */
+    struct rp_error error; /* rp_fetch_heads: -ENOENT or -EACCES if it may be missing */
 };
 /** Read the first bytes of objects, or all of shorter ones, several at a time, and find their sizes
  * and identities. Each has its own error; the call fails only if no request can be made. */

@@ -131,7 +131,7 @@ static struct rp_permutation permutation_of(const struct rp_order *order,
                                window->number * order->lanes + order->lane);
 }
 
-/* Of at most `most` documents of a window: how many there are. */
+/* The number of documents of a window, at most `most`. */
 static uint32_t read_window(struct rp_order *order, uint64_t position, uint32_t most,
                             uint64_t *documents)
 {

@@ -20,7 +20,7 @@ enum rp_dtype {
     RP_DTYPE_I64,
     RP_DTYPE_F32,
     RP_DTYPE_RECORD,
-    /* of columns only */
+    /* columns only */
     RP_DTYPE_BF16,
     RP_DTYPE_F16,
     RP_DTYPE_F64,
@@ -128,7 +128,7 @@ struct rp_side {
     char name[RP_SIDE_NAME_BYTES];
     uint32_t dtype; /* enum rp_dtype: a number */
     uint32_t count; /* at least 1 */
-    uint32_t bytes; /* of an entry */
+    uint32_t bytes; /* size of an entry */
     uint32_t of;    /* enum rp_side_of; NONE: there is no such column, nor a later one */
 };
 

@@ -18,7 +18,7 @@ static const struct rp_wanted_sides none,
 int rp_cmd_misuse(const char *verb, const char *format, ...)
 {
     (void)verb, (void)format;
-    abort(); /* of command lines, which are not read here */
+    abort(); /* command lines call it, and none is read here */
 }
 
 static uint64_t documents;

@@ -231,7 +231,7 @@ def main():
     for case in range(options.first, options.first + options.cases):
         try:
             difference = check_case(engine, case, options.plain)
-        except Exception:  # of the oracle: its case must be known
+        except Exception:  # the oracle's: its case must be known
             print("case %d: the oracle fails" % case)
             raise
         if difference:

@@ -37,7 +37,7 @@ class Plan:
         self.skip = set(stream.get("skip", []))
         self.next_row, self.window = 0, []
         self.after = None  # the state after the window
-        self.limits, self.limits_end = None, 0  # of a token, up to this row (12.4)
+        self.limits, self.limits_end = None, 0  # a token's limits, up to this row (12.4)
         self.state = State()
         documents = self.calendar.in_force(0).documents
         for name in self.calendar.joining(0):

@@ -16,7 +16,7 @@ class Served:
 
     def __init__(self, stream):
         self.stream, self.digest, self.row, self.furthest = stream, 0, 0, 0
-        self.end = None  # of this run, if the stream has more rows
+        self.end = None  # this run's last row, if the stream has more
         self.digests = {0: 0}  # by row
         self.steps = Steps(stream, STEP)
 

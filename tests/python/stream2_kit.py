@@ -220,7 +220,7 @@ def stage_config(number, stage):
     return own
 
 
-SIZES = "global_batch_size", "batch_size"  # of the delivery: no row depends on them
+SIZES = "global_batch_size", "batch_size"  # keys of the delivery: no row depends on them
 SOURCE_KEYS = "select repeat unseen_of unseen_source too_long max_epochs max_tokens".split()
 SOURCE_KEYS += ["on_exhausted"]
 STAGE_KEYS = "seq_len align packing window fill spread max_docs_per_row".split()

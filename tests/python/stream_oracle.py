@@ -9,7 +9,7 @@ from state import labels_of, row_digest
 from stream import Plan, count_rows
 
 INPUTS = {
-    "stream_version": 1,  # of the oracle that is used here
+    "stream_version": 1,  # the version of the oracle used here
     "seed": 7,
     "seq_len": 48,
     "shuffle": "document",

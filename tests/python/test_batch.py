@@ -51,7 +51,7 @@ def test_a_batch_has_numbers(loader):
         0,
     )
     assert batch.cost is None
-    for name in "step_rows", "step_tokens", "step_tokens_loss":  # of a library that knows none
+    for name in "step_rows", "step_tokens", "step_tokens_loss":  # a library that knows none
         with pytest.raises(ringpack.RingpackError, match=f"batch 1: {name} is not known"):
             getattr(batch, name)
     assert batch.digest() == (1 << 64) + 3

@@ -12,7 +12,7 @@ import ringpack
 from stream_oracle import write_megatron
 
 NAMES = "web", "books", "old"
-ROW = 100  # of the state: in stage 1, which has rows 80 to 159
+ROW = 100  # the state's row: in stage 1, which has rows 80 to 159
 BASE = {
     "stream_version": 2,
     "seq_len": 64,

@@ -24,7 +24,7 @@ def test_slices_of_columns_make_up_the_rows(program, folder, kind):
     config = {"sources": sources, "seq_len": 64, "batch_size": 3, "index": str(folder / "a.rpi")}
     (folder / "i.yaml").write_text(json.dumps(config))
     index(program, "-c", str(folder / "i.yaml"))
-    numpy.save(folder / "score.npy", numpy.arange(1, 67))  # of each document
+    numpy.save(folder / "score.npy", numpy.arange(1, 67))  # a value for each document
     command = [program, "annotate", "-q", "-c", str(folder / "i.yaml")]
     subprocess.run([*command, "--column", f"score={folder}/score.npy"], check=True)
     more = {"columns": ["teacher"], "document_columns": ["score"], "index": config["index"]}

@@ -201,7 +201,7 @@ def test_columns_that_are_there(program, inputs, tmp_path):
                    "(weight, top), found `old`", "give --side-column for it too, remove it"])
     refused(program, *ENDS, "--force", "-o", out, path, words=["(none), found `old`"])
     assert os.listdir(tmp_path) == ["out.old.col"]
-    stale.rename(tmp_path / "out.x.weight.col")  # of out.x.bin
+    stale.rename(tmp_path / "out.x.weight.col")  # the column of out.x.bin
     convert(program, *ENDS, *SIDES, "-o", out, path)
     before = cols(out)
     convert(program, *ENDS, *SIDES, "--force", "-o", out, path)

@@ -10,7 +10,7 @@ from context_kit import LENGTH, ROWS, group, per_document, per_row, write_corpus
 from hf_kit import make_model, torch, train_with, transformers  # noqa: F401
 
 SIZE = 2
-PLACES = {}  # of this batch: of each slice in the flat batch, and documents of all places
+PLACES = {}  # places of each slice in the flat batch, and documents of all places
 
 
 def gathered(module, query, key, value, mask, scaling=None, **_):

@@ -15,7 +15,7 @@
 
 /* The parts of a stream that its calendar depends on. */
 struct draw {
-    uint32_t sources, documents; /* of the first source, in its first shard */
+    uint32_t sources, documents; /* documents: in the first shard of the first source */
     uint32_t appended;           /* in its second shard */
     bool concat, has_stages;
 };

@@ -40,7 +40,7 @@ static int leave(void **state)
 struct calls {
     struct rp_batch *done;
     int next, take, step;
-    struct rp_error error; /* of the step */
+    struct rp_error error; /* the step's */
 };
 
 static void *call(void *argument)

@@ -28,7 +28,7 @@ static size_t without_padding(const char *state, size_t bytes)
     return length > 0 && end == length ? end : bytes;
 }
 
-/* Of the bytes of a state, keep the token of the chosen stream. */
+/* Keep the chosen stream's token from the bytes of a state. */
 static int keep_stream(char *state, size_t *bytes, struct rp_error *error)
 {
     size_t offset, length;

@@ -41,7 +41,7 @@ struct rp_calendar_record {
 struct rp_calendar_link {
     uint64_t from;
     struct rp_hash128 chain;
-    const char *entry; /* of a history, without a NUL; NULL: too long for any */
+    const char *entry; /* its entry in a history, without a NUL; NULL: too long for any */
     uint32_t bytes;
 };
 
@@ -115,7 +115,7 @@ struct rp_calendar_making {
     const struct rp_calendar_position *position;
     struct rp_error *error;
     struct rp_stage now;
-    struct rp_limits *limits; /* of the config now, by number; copied before a change */
+    struct rp_limits *limits; /* limits of the present config, by number; copied before a change */
     uint64_t *documents;      /* likewise; RP_NO_ROW until a source joins */
     uint64_t *wanted;         /* scratch, by number */
     uint32_t *sample;         /* scratch of the default of max_docs_per_row */

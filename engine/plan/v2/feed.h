@@ -36,7 +36,7 @@ struct rp_feed_source {
     uint64_t tokens_end; /* t at which max_tokens is reached */
     uint64_t wanted;     /* bits of the items that this pass takes, but for `without` */
     uint64_t ahead_item[RP_FEED_AHEAD];
-    uint64_t ahead_length[RP_FEED_AHEAD]; /* of wanted ones */
+    uint64_t ahead_length[RP_FEED_AHEAD]; /* lengths of wanted ones */
 };
 
 struct rp_feed {

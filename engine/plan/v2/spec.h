@@ -157,7 +157,7 @@ struct rp_stage_spec {
     const struct rp_without *without;
     const struct rp_source_count *documents; /* a record's, or declared growth */
     uint32_t limits_count, without_count, documents_count;
-    uint32_t joins_count; /* of a record, the last ones of `documents`: sources that join there */
+    uint32_t joins_count; /* a record's sources that join there: the last ones of `documents` */
 };
 
 struct rp_row_range {

@@ -58,7 +58,7 @@ class Attached(Placed):
     _start_timeout: float
     _note_first: Callable[[Client], None]  # _passes.py
     _move: Callable[[Left], None]  # _position.py
-    _names: Optional[tuple[str, ...]] = None  # of streams: _streams.py
+    _names: Optional[tuple[str, ...]] = None  # names of streams: _streams.py
     _closes = 0  # calls of close(): one that attaches meanwhile gives up
 
     def _begin_position(self) -> None:
@@ -214,7 +214,7 @@ class Attached(Placed):
             return False
         first = re.findall(r"^record\[0000\]\.documents\[(\d+)\]=(\d+)$", client.contract(), re.M)
         began = {int(number): int(count) for number, count in first}
-        if not began:  # of version 1
+        if not began:  # version 1
             return False
         sources = describe_token(token)["sources"].values()
         return any(own["next_epoch_documents"] < began.get(own["number"], 0) for own in sources)

@@ -62,7 +62,7 @@ def _made_of(wishes: Wishes, client: Client) -> Mapping[str, Recipe]:
         wishes.split.check_length(client.geometry.seq_len)
         if wishes.split.by == "document":
             aligns = re.findall(r"^stage\[\d+\]\.align=(\d+)$", client.contract(), re.M)
-            for align in aligns or ["1"]:  # of version 1
+            for align in aligns or ["1"]:  # version 1
                 wishes.split.check_align(int(align))
     if wishes.mtp > client.geometry.seq_len:
         raise UsageError(

@@ -59,7 +59,7 @@ class Place(NamedTuple):
 
     number: int  # enum rp_section
     word: int  # place in Terms.words of the section's address
-    rows: int  # of the largest batches
+    rows: int  # the largest batches'
     shapes: tuple[tuple[int, ...], ...]  # shapes of their views: ROWS, FLAT, ONE_ROW
     shapes_of: Callable[[int], tuple[tuple[int, ...], ...]]  # those of batches of other rows
     dtype: Any  # numpy.dtype

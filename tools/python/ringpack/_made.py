@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 IGNORED = -100
 LABELS = "labels"
-NEXT_LABELS = "shift_labels"  # of the next tokens, beside aligned labels that are split
+NEXT_LABELS = "shift_labels"  # labels of the next tokens, beside aligned labels that are split
 SPLITS = ("row", "document")
 _INDEX = "places of the split"  # in Batch._made
 
@@ -81,7 +81,7 @@ class Split(NamedTuple):
 class Recipe(NamedTuple):
     """How a section is made."""
 
-    section: str  # of the run
+    section: str  # the run's section
     split: Optional[Split] = None
     ahead: int = 0  # labels: tokens further ahead than the run's
     dtype: Any = None  # numpy's; None: of the section

@@ -224,7 +224,7 @@ def settle_ranks(found: Ranks, environment: Mapping[str, str]) -> Ranks:
     if asked is not None and found.said_by == ALONE and asked[1] == found.replicas:
         asked = None  # all of them are replicas of one rank
     if asked is not None and found.said_by not in (ALONE, ARGUMENTS):
-        number, size = found.group  # of processes that the launcher numbers
+        number, size = found.group  # the launcher numbers processes
         if asked[:2] == (found.rank * size + number, found.world * size):
             return found
     if asked is None or asked[1] == 1 == found.world:

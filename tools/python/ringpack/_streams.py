@@ -50,7 +50,7 @@ def other_than_main(names: Sequence[str]) -> list[str]:
 
 
 def join_states(main: bytes, room: int, others: Mapping[str, tuple[bytes, int]]) -> bytes:
-    """S4. Of each other stream its token, and the room that its tokens need."""
+    """S4. The token of each other stream, and the room that its tokens need."""
     parts = [_padded(main, room)]
     for name, (token, other_room) in others.items():
         held = _padded(token, other_room)
@@ -110,13 +110,13 @@ class Streamed(Passing):
     """See Loader."""
 
     _arguments: dict[str, Any]  # the arguments of the constructor
-    _names: Optional[tuple[str, ...]] = None  # of all streams, once known; () if it has only one
+    _names: Optional[tuple[str, ...]] = None  # all streams, once known; () if it has only one
     _others: dict[str, Any]  # Loaders of the other streams that are in use, by name
     _parent: Any = None  # the Loader of the main stream
-    _name: Optional[str] = None  # of this stream, if it is another
+    _name: Optional[str] = None  # this stream's name, if it is another
     _pass: Any = None  # mark of the loop that began last
-    _room = 0  # of the tokens of this stream, if it is another; 0: not known
-    _unplaced: Union[FilePath, dict[str, bytes], None] = None  # of a state; names are not known
+    _room = 0  # bytes of this stream's tokens, if it is another; 0: not known
+    _unplaced: Union[FilePath, dict[str, bytes], None] = None  # a state, while names are not known
 
     def _begin_position(self) -> None:
         super()._begin_position()

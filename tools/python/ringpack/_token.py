@@ -35,7 +35,7 @@ _LANE = struct.Struct("<8QIII4x")
 
 class _Lane(NamedTuple):
     counts: tuple[int, ...]  # struct rp_lane_counts
-    cursors: list[tuple[int, ...]]  # of each source: epoch, position, mixed
+    cursors: list[tuple[int, ...]]  # epoch, position, mixed: one for each source
     pieces: list[tuple[int, int, int]]  # that wait: source, document, length
 
 
@@ -139,7 +139,7 @@ assert (_HEADER_2.size, _SOURCE.size, _PIECE.size) == (320, 104, 24)
 
 class _Source(NamedTuple):
     name: str
-    documents: int  # of the epoch
+    documents: int  # the epoch's
     position: int  # items visited in the pass
     tokens: int
     taken: int
@@ -150,7 +150,7 @@ class _Source(NamedTuple):
     epoch: int
     pass_: int
     on_exhausted: int
-    documents_next: int  # of epochs that begin later
+    documents_next: int  # those that epochs have from the next one on
 
     def is_exhausted(self) -> bool:
         return (0 < self.max_epochs <= self.epoch) or (0 < self.max_tokens <= self.tokens)

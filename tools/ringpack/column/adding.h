@@ -23,16 +23,16 @@ struct rp_adding {
     const struct rp_column_choice *choice;
     const struct rp_corpus *corpus;
     const struct rp_source *source;
-    uint32_t first, shards; /* of the source */
+    uint32_t first, shards; /* shards of the source */
     size_t folder;          /* bytes of the names of its shards, up to the folder that has all */
     struct rp_tokenizer_id tokenizer; /* whose ids the values are */
     struct rp_values *files;
     uint32_t file_count, file; /* all, and the one that is read */
     uint64_t row;              /* in that one */
     uint8_t *buffer;           /* [RP_COLUMN_BUFFER_BYTES] */
-    /* Of lists. */
-    uint64_t document, list; /* of the source; of the file */
-    struct rp_map lengths;   /* of the file that is read */
+    /* Lists only. */
+    uint64_t document, list; /* places in the source and in the file */
+    struct rp_map lengths;   /* lengths of the read file's lists */
 };
 #define RP_COLUMN_BUFFER_BYTES (256u << 10)
 

@@ -11,7 +11,7 @@ struct rp_values {
     int fd;
     struct rp_side_type type;
     uint64_t at, rows; /* byte of the first row; rows, one for each token */
-    /* Of lists: their number, and where the file has the length of each, a u64. */
+    /* Lists only: their number, and where the file has the length of each, a u64. */
     bool has_lists;
     uint64_t documents, lengths_at;
 };
@@ -19,7 +19,7 @@ struct rp_values {
 /* The choices of the command line. */
 struct rp_values_choice {
     const char *field;  /* tensor, or field of a row */
-    const char *type;   /* of a value of lists; NULL: the type of the file */
+    const char *type;   /* type of a value of lists; NULL: the type of the file */
     const char *folder; /* for a nameless file */
     bool bf16;          /* values of two bytes are bfloat16 */
 };

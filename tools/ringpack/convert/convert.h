@@ -162,7 +162,7 @@ struct rp_ids {
     uint32_t width;
     size_t count;
     struct rp_trained trained;
-    const struct rp_entries *sides; /* of each wanted column; NULL: they are in the queue */
+    const struct rp_entries *sides; /* entries of each wanted column; NULL: they are in the queue */
     bool has_ends;                  /* none are put around it */
 };
 
@@ -300,7 +300,7 @@ struct rp_frame {
     uint32_t *run_counts;         /* [documents] */
     struct rp_span *runs;
     uint32_t side_count;
-    struct rp_entries sides[RP_SIDES_MAX]; /* of all documents, in `side_data` */
+    struct rp_entries sides[RP_SIDES_MAX]; /* entries of all documents, in `side_data` */
     uint8_t *side_data[RP_SIDES_MAX];
 };
 enum rp_ask {

@@ -18,8 +18,8 @@
 struct rp_explained_entries {
     const char *name;
     const char *file;     /* NULL: a number of the document */
-    uint64_t byte_offset; /* of the entry of the fragment's first own token, in the file */
-    uint32_t bytes;       /* of an entry */
+    uint64_t byte_offset; /* the entry of the fragment's first own token, in the file */
+    uint32_t bytes;       /* size of an entry */
     const struct rp_tokenizer_id *tokenizer; /* whose ids the entries are; NULL: none declared */
     bool is_real;
     double real; /* a number of the document, by its type */

@@ -32,7 +32,7 @@ static json_t *ids_of(const struct rp_explained *part)
     return ids;
 }
 
-/* Of each column where the entries are, or the number of the document. */
+/* Where the entries of each column are, or the number of the document. */
 static json_t *columns_of(const struct rp_explained *part)
 {
     json_t *columns = json_object();

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Optional
 from .block import Block, Shape
 from .rows import LEAST_TOKENS, Fit, Refused, Row, fit, measure, rows_of
 
-TOKENS = {"cpu": 4096, "cuda": 131072}  # of a row, if none are given
+TOKENS = {"cpu": 4096, "cuda": 131072}  # tokens of a row, if none are given
 ROUNDS = 4  # a row is run so often at least: once for nothing, and its share of the clock's noise
 
 

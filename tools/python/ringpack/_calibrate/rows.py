@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 SHORTEST = 128  # tokens of a document in rows of equal documents
 LENGTHS = 5  # in these rows, each a quarter of the one before
-LEAST_TOKENS = 1024  # of a row: 1,024, 256 and 128 tokens a document
+LEAST_TOKENS = 1024  # a row's: 1,024, 256 and 128 tokens a document
 LARGEST_K = 2**24 - 1
 
 
