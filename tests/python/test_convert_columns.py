@@ -3,6 +3,7 @@
 has the bytes that `ringpack column` makes of the same rows afterwards, by any number of workers and
 parts and over kills; rows that do not fit are refused by file and row, without an output."""
 
+import gzip
 import json
 import os
 import signal
@@ -104,6 +105,21 @@ def test_the_bytes_are_those_of_two_commands(program, inputs, tmp_path, form):
         assert (written(out), cols(out)) == wanted
         assert f"{out}.weight.col: f32" in said and f"{out}.top.col: i32x3" in said
         assert len(os.listdir(out.parent)) == 6  # with tokens.json
+
+
+@pytest.mark.parametrize("suffix", ["gz", "zst"])
+def test_packed_lines_give_the_same_columns(program, inputs, tmp_path, suffix):
+    pack = gzip.compress
+    if suffix == "zst":
+        pack = pytest.importorskip("zstandard").compress
+    packed = []
+    for path in inputs["jsonl"]:
+        packed.append(tmp_path / f"{path.name}.{suffix}")
+        packed[-1].write_bytes(pack(path.read_bytes()))
+    convert(program, *ENDS, *SIDES, "-o", tmp_path / "plain", *inputs["jsonl"])
+    convert(program, *ENDS, *SIDES, "--workers", 2, "-o", tmp_path / "packed", *packed)
+    assert written(tmp_path / "packed") == written(tmp_path / "plain")
+    assert cols(tmp_path / "packed") == cols(tmp_path / "plain") != {}
 
 
 def test_entries_are_those_of_the_rows(program, inputs, tmp_path):
