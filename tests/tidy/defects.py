@@ -42,7 +42,7 @@ def check_patches(files, names):
     controls = {}
     for path in BUILDS:
         text = files.get(path, "")
-        for match in re.finditer(r"^ *rp_add_(?:fuzz_|dump_)?control\(\w+ (\w+)", text, re.M):
+        for match in re.finditer(r"^ *rp_add_(?:\w+_)?control\(\w+ (\w+)", text, re.M):
             controls[match[1]] = path
     patches = {m[1]: p for p in files if (m := re.fullmatch(r"tests/defects/(\w+)\.patch", p))}
     for name, path in patches.items():
