@@ -81,6 +81,14 @@ def built(name):
     return path
 
 
+def planted(defect, folder):
+    """A folder with the files of a planted defect (tests/defects), as it changes them."""
+    place = folder / "defects"
+    command = [ROOT / "tests" / "defects" / "run", "--into", place, defect]
+    subprocess.run(command, check=True)
+    return place
+
+
 @pytest.fixture
 def broken():
     """The program with one guarantee broken: of several, which stands in RP_DEFECT."""

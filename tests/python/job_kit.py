@@ -123,6 +123,7 @@ def lives_through_a_kill(start, line, steps, whole=None):
         resumed = seen(job.finish())
     assert list(whole) == [str(step) for step in range(1, steps + 1)]
     assert len({*whole.values()}) == steps, "the losses of all steps differ"
-    assert killed.items() <= whole.items() and resumed.items() <= whole.items()
+    assert killed.items() <= whole.items(), f"other losses before the kill: {killed}, {whole}"
+    assert resumed.items() <= whole.items(), f"other losses once resumed: {resumed}, {whole}"
     assert killed.keys() | resumed.keys() == whole.keys() and len(resumed) < steps
     return whole

@@ -4,11 +4,13 @@ in this engine and after a kill; a new shard without its column is refused by na
 
 import pytest
 from column_kit import Columns, assert_columns
+from conftest import built
 from live_kit import STEP_ROWS, GrowingStream, take
 from stream_kit import Ranks
 
 SEED = 3211
 COLUMN = "0-1.weight.col"
+TURNS = 45  # after the growth: rows of the new shard come from turn 37 on
 
 
 @pytest.fixture
@@ -54,7 +56,7 @@ def test_rows_of_a_new_shard_have_its_entries(
         assert "0-1.bin: expected a column `weight`, found none" in said and "next: " in said, said
         (stream.away / COLUMN).rename(stream.folder / COLUMN)
         assert "row 32" in stream.change(program, engine, 8)
-        checked(ranks.turns(16), columns, rows, seen)
+        checked(ranks.turns(TURNS), columns, rows, seen)
         assert max(seen) > row
         engine.checkpoint()
         state = ranks.tokens()[0]
@@ -64,3 +66,19 @@ def test_rows_of_a_new_shard_have_its_entries(
         checked(ranks.turns(), columns, rows, seen)
     assert sorted(set(seen))[: len(rows)] == list(range(len(rows)))
     assert engine.stop() == 0
+
+
+def test_entries_of_another_shard_are_found(engines, folder, stream, columns):
+    """By the program with a planted defect (tests/defects), which serves the rows well."""
+    broken, keys = built("ringpack_take_entries_of_first_shard"), {"columns": ["weight"]}
+    engine = stream.start(engines, broken, folder, **keys, sections=["provenance"])
+    row, seen = 8 * STEP_ROWS, []
+    rows = stream.rows_from(row)
+    with Ranks(engine, 2) as ranks:
+        checked(ranks.turns(5), columns, rows, seen)
+        stream.prepare()
+        (stream.away / COLUMN).rename(stream.folder / COLUMN)
+        stream.change(broken, engine, 8)
+        with pytest.raises(AssertionError, match="weight"):
+            checked(ranks.turns(TURNS), columns, rows, seen)
+    assert max(seen) >= row

@@ -4,6 +4,7 @@
 import shutil
 
 import pytest
+from conftest import planted
 from forked_ranks import ForkedRanks
 from job_kit import free_port, lives_through_a_kill
 from page_kit import DOCS, blocks, make_corpora
@@ -36,11 +37,15 @@ def corpora(program, tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("name, ranks, more", CASES)
-def test_a_killed_program_of_a_page(corpora, folder, name, ranks, more):
-    for module in NEEDED[name]:
-        pytest.importorskip(module)  # once: the ranks are forked from here
-    (folder / "train.py").write_text(blocks(DOCS / f"{name}.md")[0]["train.py"])
+@pytest.fixture(scope="module")
+def losses():
+    """Of the programs that have lived through a kill, by page and ranks."""
+    return {}
+
+
+def live(page, corpora, folder, ranks, more, whole=None):
+    """Kill the program on the page in a step, and resume it. Returns its losses."""
+    (folder / "train.py").write_text(blocks(page)[0]["train.py"])
     place = {
         "XDG_RUNTIME_DIR": str(folder),
         "OMP_NUM_THREADS": "1",
@@ -57,4 +62,19 @@ def test_a_killed_program_of_a_page(corpora, folder, name, ranks, more):
         script, log = folder / "train.py", folder / log
         return ForkedRanks(ranks, script, [STEPS], log, cwd=folder / run, **place)
 
-    lives_through_a_kill(start, LINE, STEPS)
+    return lives_through_a_kill(start, LINE, STEPS, whole)
+
+
+@pytest.mark.parametrize("name, ranks, more", CASES)
+def test_a_killed_program_of_a_page(corpora, losses, folder, name, ranks, more):
+    for module in NEEDED[name]:
+        pytest.importorskip(module)  # once: the ranks are forked from here
+    losses[name, ranks] = live(DOCS / f"{name}.md", corpora, folder, ranks, more)
+
+
+def test_a_program_that_loads_no_position_is_found(corpora, losses, folder):
+    """Its losses differ from the step on that it resumes at."""
+    pytest.importorskip("torchdata.nodes")
+    page = planted("leave_position_unloaded", folder) / "tools/python/docs/torchdata.md"
+    with pytest.raises(AssertionError, match="once resumed"):
+        live(page, corpora, folder, 1, {}, losses.get(("torchdata", 1)))

@@ -9,13 +9,14 @@ HEADER, TABLE, SIMULATOR = "engine/base/defect.h", "tests/DEFECTS.md", "tests/si
 BUILDS = ("tests/CMakeLists.txt", "tests/fuzz/CMakeLists.txt")
 
 # Files for the rule to flag: a defect without a row, a site or a place in the simulator's list; a
-# patch without a head line and a control; a control without a defect.
+# patch without a head line and a control; controls without a defect.
 CONTROL = {
     HEADER: '#define RP_DEFECTS(X) X(leave_out_a, "a")\n',
     TABLE: "| defect | what it breaks | seeds | other tests |\n",
     SIMULATOR: "found_elsewhere[] = {};\n",
     "tests/defects/leave_out_b.patch": "--- a/engine/b.c\n+++ b/engine/b.c\n",
     BUILDS[0]: "rp_add_control(test_c leave_out_c)\n",
+    "tests/python/test_d.py": 'planted("leave_out_d", folder)\n',
 }
 
 
@@ -42,8 +43,11 @@ def check_patches(files, names):
     controls = {}
     for path in BUILDS:
         text = files.get(path, "")
-        for match in re.finditer(r"^ *rp_add_(?:fuzz_|dump_)?control\(\w+ (\w+)", text, re.M):
+        for match in re.finditer(r"^ *rp_add_(?:\w+_)?control\(\w+ (\w+)", text, re.M):
             controls[match[1]] = path
+    for path, text in files.items():
+        if path.startswith("tests/python/"):
+            controls |= {name: path for name in re.findall(r'\bplanted\("(\w+)"', text)}
     patches = {m[1]: p for p in files if (m := re.fullmatch(r"tests/defects/(\w+)\.patch", p))}
     for name, path in patches.items():
         if not re.match(r"[a-z].{10,}\n\n--- a/", files[path]):
