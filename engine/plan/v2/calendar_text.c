@@ -204,18 +204,10 @@ int rp_calendar_link_stages(struct rp_calendar *calendar, struct rp_error *error
     return code;
 }
 
-/* The number of links that are begun at `next_row`. */
+/* The number of links that are begun at `next_row`; one of row 0 always is. */
 static uint32_t begun_of(const struct rp_calendar_link *links, uint32_t count, uint64_t next_row)
 {
-    uint32_t low = 0, high = count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (links[middle].from == 0 || links[middle].from < next_row)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return RP_CALENDAR_UP_TO(links, count, next_row ? next_row - 1 : 0);
 }
 
 struct rp_calendar_chains rp_calendar_chains(const struct rp_calendar *calendar, uint64_t next_row)
