@@ -59,7 +59,7 @@ static void add_stream(struct rp_record_writer *writer, const struct rp_state_he
 void rp_plan_contract(const struct rp_plan *plan, struct rp_record_writer *writer)
 {
     if (plan->v2) { /* it has been made before: only memory can fail */
-        if (rp_calendar_contract(plan->v2->calendar, writer, NULL) < 0)
+        if (rp_calendar_contract(plan->v2->now.calendar, writer, NULL) < 0)
             writer->out_of_memory = true;
         return;
     }
