@@ -33,7 +33,8 @@ static uint32_t take_sample(uint32_t *sizes, const struct rp_stream_source *sour
     return count;
 }
 
-int rp_calendar_default_docs(struct rp_calendar_making *making, uint32_t *max_docs_per_row)
+/* Under the values of `now`. */
+static int default_docs(struct rp_calendar_making *making, uint32_t *max_docs_per_row)
 {
     const struct rp_calendar *calendar = making->calendar;
     const struct rp_stream_fixed *fixed = &calendar->spec.fixed;
@@ -274,7 +275,7 @@ int rp_calendar_make_record(struct rp_calendar_making *making, const struct rp_c
         record->sets |= RP_SETS_MAX_DOCS;
         code = rp_calendar_set_documents(making, record, joined);
         if (code == 0)
-            code = rp_calendar_default_docs(making, &record->max_docs_per_row);
+            code = default_docs(making, &record->max_docs_per_row);
     }
     *is_made = record->sets != 0 || record->document_count > 0 || record->limits_count > 0;
     return code;

@@ -44,7 +44,4 @@ struct rp_expression {
     uint32_t name_count, comparison_count, code_count;
 };
 
-/** The f64 nearest to a number, ties to even. */
-double rp_decimal_real(const struct rp_decimal_number *number);
-
 #endif
