@@ -310,7 +310,7 @@ static void add_masks(struct rp_record_writer *writer, const struct rp_config *c
         const struct rp_source *source = rp_corpus_source(corpus, i);
         rp_source_mask_text(source, text, sizeof text);
         if (rp_source_has_mask(source))
-            rp_contract_add_of_source(writer, i, "mask", "%s", text);
+            rp_contract_add_of(writer, "source", i, "mask", "%s", text);
     }
 }
 

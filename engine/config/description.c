@@ -216,8 +216,8 @@ static void add_stream(struct rp_record_writer *writer, const struct rp_config *
     add_key(writer, config, "seq_len");
     add_key(writer, config, "shuffle");
     for (uint32_t s = 0; s < config->source_count; s++) {
-        rp_contract_add_of_source(writer, s, "name", "%s", config->sources[s].name);
-        rp_contract_add_of_source(writer, s, "weight", "%" PRIu64, config->sources[s].weight);
+        rp_contract_add_of(writer, "source", s, "name", "%s", config->sources[s].name);
+        rp_contract_add_of(writer, "source", s, "weight", "%" PRIu64, config->sources[s].weight);
     }
     rp_contract_add(writer, "sources", "%" PRIu32, config->source_count);
     rp_contract_add(writer, "stream_version", "%" PRIu32, config->stream_version);
@@ -253,10 +253,10 @@ void rp_config_add_batches(struct rp_record_writer *writer, const struct rp_conf
     for (uint32_t i = 0; i < config->stages.count; i++) {
         const struct rp_config_stage *stage = &config->stages.stages[i];
         if (stage->places[RP_STAGE_KEY_batch_size].line)
-            rp_contract_add_of_stage(writer, i, "batch_size", "%" PRIu32, stage->batch_size);
+            rp_contract_add_of(writer, "stage", i, "batch_size", "%" PRIu32, stage->batch_size);
         if (stage->places[RP_STAGE_KEY_global_batch_size].line)
-            rp_contract_add_of_stage(writer, i, "global_batch_size", "%" PRIu64,
-                                     stage->global_batch_size);
+            rp_contract_add_of(writer, "stage", i, "global_batch_size", "%" PRIu64,
+                               stage->global_batch_size);
     }
 }
 
