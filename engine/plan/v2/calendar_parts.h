@@ -167,24 +167,6 @@ int rp_calendar_check_mixes(struct rp_calendar *calendar, struct rp_error *error
 int rp_calendar_make_outs(struct rp_calendar *calendar, struct rp_error *error);
 int rp_calendar_make_skips(struct rp_calendar *calendar, struct rp_error *error);
 
-/** How many of `count` ascending entries, which begin with their first row, have one up to `row`.
- */
-static inline uint32_t rp_calendar_up_to(const void *entries, uint32_t count, size_t entry_bytes,
-                                         uint64_t row)
-{
-    uint32_t low = 0, high = count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (rp_load_u64((const char *)entries + middle * entry_bytes) <= row)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-#define RP_CALENDAR_UP_TO(entries, count, row)                                                     \
-    rp_calendar_up_to(entries, count, sizeof *(entries), row)
-
 /** Weight of a source of the config in a stage, by number, before it is reduced; 0: waits. */
 static inline uint32_t rp_calendar_weight(const struct rp_calendar *calendar,
                                           const struct rp_stage_spec *stage, uint32_t number)

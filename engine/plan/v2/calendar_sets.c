@@ -134,7 +134,7 @@ int rp_calendar_make_skips(struct rp_calendar *calendar, struct rp_error *error)
 /* Ranges are not adjacent, so one of them has all of the rows. */
 bool rp_calendar_skips_all(const struct rp_calendar *calendar, uint64_t first, uint64_t count)
 {
-    uint32_t ranges = RP_CALENDAR_UP_TO(calendar->spec.skips, calendar->spec.skip_count, first);
+    uint32_t ranges = RP_COUNT_UP_TO(calendar->spec.skips, calendar->spec.skip_count, first, first);
     uint64_t end = ranges > 0 ? calendar->spec.skips[ranges - 1].end : 0;
     return first < end && count <= end - first;
 }
@@ -147,7 +147,7 @@ bool rp_calendar_skips(const struct rp_calendar *calendar, uint64_t row)
 struct rp_hash128 rp_calendar_skip_hash(const struct rp_calendar *calendar, uint64_t row)
 {
     uint32_t ranges =
-        row ? RP_CALENDAR_UP_TO(calendar->spec.skips, calendar->spec.skip_count, row - 1) : 0;
+        row ? RP_COUNT_UP_TO(calendar->spec.skips, calendar->spec.skip_count, first, row - 1) : 0;
     if (ranges == 0 || calendar->spec.skips[ranges - 1].end <= row)
         return calendar->skip_hashes[ranges];
     struct rp_row_range last = {calendar->spec.skips[ranges - 1].first, row};

@@ -207,7 +207,7 @@ int rp_calendar_link_stages(struct rp_calendar *calendar, struct rp_error *error
 /* The number of links that are begun at `next_row`; one of row 0 always is. */
 static uint32_t begun_of(const struct rp_calendar_link *links, uint32_t count, uint64_t next_row)
 {
-    return RP_CALENDAR_UP_TO(links, count, next_row ? next_row - 1 : 0);
+    return RP_COUNT_UP_TO(links, count, from, next_row ? next_row - 1 : 0);
 }
 
 struct rp_calendar_chains rp_calendar_chains(const struct rp_calendar *calendar, uint64_t next_row)

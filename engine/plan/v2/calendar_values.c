@@ -88,13 +88,13 @@ bool rp_calendar_place(const struct rp_calendar *calendar, uint32_t number, uint
 /* The first boundary is at row 0. */
 const struct rp_stage *rp_calendar_at(const struct rp_calendar *calendar, uint64_t row)
 {
-    uint32_t begun = RP_CALENDAR_UP_TO(calendar->in_force, calendar->stage_count, row);
+    uint32_t begun = RP_COUNT_UP_TO(calendar->in_force, calendar->stage_count, from, row);
     return &calendar->in_force[begun - 1];
 }
 
 uint64_t rp_calendar_next(const struct rp_calendar *calendar, uint64_t row)
 {
-    uint32_t next = RP_CALENDAR_UP_TO(calendar->in_force, calendar->stage_count, row);
+    uint32_t next = RP_COUNT_UP_TO(calendar->in_force, calendar->stage_count, from, row);
     return next < calendar->stage_count ? calendar->in_force[next].from : RP_NO_ROW;
 }
 

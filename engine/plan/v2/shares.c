@@ -61,7 +61,7 @@ void rp_apportion(const uint64_t *x, uint32_t count, uint64_t *shares)
 
 uint64_t rp_calendar_shares(const struct rp_calendar *calendar, uint64_t row, uint64_t *shares)
 {
-    uint32_t begun = RP_CALENDAR_UP_TO(calendar->mixes, calendar->mix_count, row);
+    uint32_t begun = RP_COUNT_UP_TO(calendar->mixes, calendar->mix_count, from, row);
     const struct rp_calendar_mix *mix = &calendar->mixes[begun - 1]; /* the first is from row 0 */
     uint64_t i = row - mix->from, x[RP_SOURCES_MAX];
     if (i >= mix->ramp) {
@@ -79,7 +79,7 @@ uint64_t rp_calendar_shares(const struct rp_calendar *calendar, uint64_t row, ui
 
 static bool declares_weights(const struct rp_calendar *calendar, uint64_t row)
 {
-    uint32_t begun = RP_CALENDAR_UP_TO(calendar->stages, calendar->spec.stage_count, row);
+    uint32_t begun = RP_COUNT_UP_TO(calendar->stages, calendar->spec.stage_count, from, row);
     const struct rp_stage_spec *stage = &calendar->stages[begun - 1]; /* the first is from row 0 */
     return stage->from == row && (stage->sets & RP_SETS_WEIGHTS);
 }
