@@ -179,13 +179,6 @@ static void add_key(struct rp_record_writer *writer, const struct rp_config *con
     rp_contract_add(writer, name, "%s", value);
 }
 
-static bool has_word(const struct rp_config *config, const char *name, const char *word)
-{
-    char value[RP_RECORD_VALUE_MAX + 1];
-    rp_config_value_text(config, name, value, sizeof value);
-    return strcmp(value, word) == 0;
-}
-
 static void add_corpus(struct rp_record_writer *writer, const struct walk *walk)
 {
     char hex[RP_HASH_HEX_BYTES];
@@ -199,8 +192,8 @@ static void add_corpus(struct rp_record_writer *writer, const struct walk *walk)
 static void add_stream(struct rp_record_writer *writer, const struct rp_config *config,
                        const struct walk *walk)
 {
-    bool is_block = has_word(config, "shuffle", "block");
-    bool has_window = !has_word(config, "packing", "concat");
+    bool is_block = RP_KEY_IS(config, shuffle, "block");
+    bool has_window = !RP_KEY_IS(config, packing, "concat");
     if (is_block)
         rp_contract_add(writer, "block_documents", "%" PRIu32, config->block_documents);
     add_corpus(writer, walk);
@@ -231,7 +224,7 @@ static void add_stream(struct rp_record_writer *writer, const struct rp_config *
 static void add_stream_2(struct rp_record_writer *writer, const struct rp_config *config,
                          const struct walk *walk)
 {
-    bool is_block = has_word(config, "shuffle", "block");
+    bool is_block = RP_KEY_IS(config, shuffle, "block");
     rp_contract_add(writer, "block_documents", "%" PRIu32, is_block ? config->block_documents : 0);
     add_key(writer, config, "bos_id");
     add_corpus(writer, walk);
@@ -265,7 +258,7 @@ void rp_config_add_batches(struct rp_record_writer *writer, const struct rp_conf
 static void add_stream_of_both(struct rp_record_writer *writer, const struct rp_config *config,
                                const struct walk *walk)
 {
-    bool is_block = has_word(config, "shuffle", "block");
+    bool is_block = RP_KEY_IS(config, shuffle, "block");
     if (is_block)
         rp_contract_add(writer, "block_documents", "%" PRIu32, config->block_documents);
     add_corpus(writer, walk);

@@ -54,7 +54,7 @@ static int read_key(struct rp_yaml *reader, const struct rp_key_list *list,
     const char *name = NULL;
     int code = rp_yaml_text(reader, node, "key", &name);
     if (code == 0)
-        code = rp_key_find(list->keys, list->count, name, place, key, reader->error);
+        code = rp_key_find(list, name, place, key, reader->error);
     if (code < 0)
         return code;
     size_t number = (size_t)(*key - list->keys);
