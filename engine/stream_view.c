@@ -3,7 +3,6 @@
 #include "stream_view.h"
 
 #include <errno.h>
-#include <stdio.h>
 
 #include "base/bits.h"
 #include "base/mem.h"

@@ -2,7 +2,6 @@
 /* new_files — see new_files.h. */
 #include "base/new_files.h"
 
-#include <errno.h>
 #include <linux/magic.h>
 #include <string.h>
 #include <sys/stat.h>

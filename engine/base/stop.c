@@ -3,7 +3,6 @@
 #include "base/stop.h"
 
 #include <stdatomic.h>
-#include <stddef.h>
 
 static bool (*_Atomic is_wanted)(void);
 

@@ -2,7 +2,6 @@
 /* batches.c — the sizes of batches and steps by stage, and the steps of a run from row 0. */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 
 #include "base/bits.h"
 #include "base/mem.h"

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/bits.h"
 #include "base/mem.h"
 #include "config/key.h"
 

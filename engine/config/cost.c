@@ -19,7 +19,6 @@
 #include "config/cost.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 #include "base/bits.h"
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lifetime.c — the defaults of a config, and freeing it. */
-#include <string.h>
 
 #include "base/bits.h"
 #include "base/mem.h"

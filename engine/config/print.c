@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* print.c — the keys and their values as texts: for help, for messages, for `ringpack config`. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/bits.h"
 #include "base/text.h"
 #include "config/key.h"
 

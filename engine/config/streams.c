@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* streams.c — choose one of the streams of a config: its keys are set in the config of the run. A
  * chosen config is like one that was written for this stream only. */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 

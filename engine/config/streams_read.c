@@ -2,7 +2,6 @@
 /* streams_read.c — read the value of `streams`. The keys of a stream are kept as YAML on one line.
  * They are checked here in a config of their own, so that a mistake has its line and column. */
 #include <ctype.h>
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 

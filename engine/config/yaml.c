@@ -12,7 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/bits.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"

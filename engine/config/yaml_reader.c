@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#include "base/bits.h"
-
 struct rp_key_place rp_yaml_place(const struct rp_yaml *reader, const yaml_node_t *node)
 {
     if (reader->stream) /* its text is one line of its own */

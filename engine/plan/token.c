@@ -5,7 +5,6 @@
  * padding (the assertions in token_records.h). */
 #include "plan/token_records.h"
 
-#include <errno.h>
 #include <inttypes.h>
 
 #include "base/bits.h"

@@ -7,8 +7,6 @@
 #ifndef RP_PLAN_V2_EXPRESSION_STRUCT_H
 #define RP_PLAN_V2_EXPRESSION_STRUCT_H
 
-#include <stddef.h>
-
 #include "plan/v2/expression.h"
 
 enum { RP_CODE_AND = RP_EXPRESSION_COMPARISONS_MAX, RP_CODE_OR, RP_CODE_NOT };
