@@ -164,7 +164,8 @@ int rp_stream_open_corpus(struct rp_corpus **corpus_out, const struct rp_config 
     return rp_stream_open_corpus_with(corpus_out, config, allow_missing, NULL, NULL, error);
 }
 
-uint64_t rp_stream_object_bytes(const struct rp_corpus *corpus)
+/* Bytes that a cache needs to keep all shards that are objects in stores. */
+static uint64_t object_bytes_of(const struct rp_corpus *corpus)
 {
     uint64_t bytes = 0;
     uint32_t count = rp_corpus_first_object(corpus) ? rp_corpus_read_count(corpus) : 0;
@@ -179,8 +180,8 @@ static int check_requests(const struct rp_config *config, const struct rp_corpus
                           const struct rp_shard *object, struct rp_error *error)
 {
     if (config->shuffle != RP_SHUFFLE_DOCUMENT)
-        return 0; /* rp_stream_object_bytes sums over all shards */
-    uint64_t object_bytes = rp_stream_object_bytes(corpus);
+        return 0; /* object_bytes_of sums over all shards */
+    uint64_t object_bytes = object_bytes_of(corpus);
     if (config->cache_bytes >= object_bytes)
         return 0;
     return rp_fail(
