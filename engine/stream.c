@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream — see stream.h. */
 #include "stream.h"
 
 #include <errno.h>
@@ -368,10 +367,10 @@ int rp_stream_make_contract(char **text_out, struct rp_contract *contract_out,
         char value[RP_RECORD_VALUE_MAX + 1];
         rp_config_value_text(config, delivery[i], value, sizeof value);
         rp_contract_add(&writer, delivery[i], "%s", value);
-        if (!strcmp(delivery[i], "sections"))
+        if (!strcmp(delivery[i], "sections")) {
             add_masks(&writer, config, corpus);
-        if (!strcmp(delivery[i], "sections"))
             rp_config_add_batches(&writer, config);
+        }
         if (!strcmp(delivery[i], "batch_size"))
             add_sides(&writer, rp_corpus_sides(corpus));
     }

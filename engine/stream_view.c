@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream_view — see stream_view.h. */
 #include "stream_view.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* new_files — see new_files.h. */
 #include "base/new_files.h"
 
 #include <linux/magic.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stop — see stop.h. */
 #include "base/stop.h"
 
 #include <stdatomic.h>

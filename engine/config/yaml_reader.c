@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* yaml_reader — see yaml_reader.h. */
 #include "config/yaml_reader.h"
 
 #include <string.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forecast — see forecast.h. */
 #include "plan/forecast.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* facade.c — see facade.h. */
 #include "plan/v2/facade.h"
 
 #include <errno.h>
