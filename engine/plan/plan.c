@@ -219,14 +219,6 @@ static bool is_over(const struct rp_plan *plan)
     return true;
 }
 
-/* A row that failed half-way leaves the plan between two rows, so every further call also fails. */
-static int report_failure(const struct rp_plan *plan, struct rp_error *error)
-{
-    if (error)
-        *error = plan->failure;
-    return plan->failure.code;
-}
-
 /* Two hashes, of the fragments where they are and of a record of fixed size, are cheaper than one
  * whose parts would have to be joined. */
 static void add_to_digest(struct rp_plan *plan, const struct rp_draft *draft)
@@ -248,8 +240,8 @@ int rp_plan_next(struct rp_plan *plan, struct rp_row *row, struct rp_error *erro
 {
     if (plan->v2)
         return rp_v2_next(plan->v2, row, error);
-    if (plan->failed)
-        return report_failure(plan, error);
+    if (plan->failed) /* half-way in a row, so that the plan is between two rows for ever */
+        return rp_fail_again(error, &plan->failure);
     if (is_over(plan))
         return 0;
 
@@ -258,7 +250,7 @@ int rp_plan_next(struct rp_plan *plan, struct rp_row *row, struct rp_error *erro
     int failed = make_row(lane, &draft, &plan->failure);
     if (failed < 0) {
         plan->failed = true;
-        return report_failure(plan, error);
+        return rp_fail_again(error, &plan->failure);
     }
     uint32_t tokens = plan->config.seq_len - draft.gap;
     if (draft.count > 0) {
