@@ -53,8 +53,8 @@ static void put_until(struct line *line, const struct rp_config_until *until)
                                          : " steps");
 }
 
-/* Fields of a mapping: those of `kept`, bits in the order of the list; and, if is_whole, the others
- * but those that have their defaults, or are 0 as they were not given. */
+/* Fields of a mapping: the ones in `kept`, bits in the order of the list; and, if is_whole, the
+ * others but those that have their defaults, or are 0 as they were not given. */
 static void put_fields(struct line *line, const struct rp_key_list *list, uint32_t kept,
                        bool is_whole, const void *object)
 {
