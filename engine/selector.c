@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* selector — see selector.h. */
 #include "selector.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream — see stream.h. */
 #include "stream.h"
 
 #include <errno.h>
@@ -164,7 +163,8 @@ int rp_stream_open_corpus(struct rp_corpus **corpus_out, const struct rp_config 
     return rp_stream_open_corpus_with(corpus_out, config, allow_missing, NULL, NULL, error);
 }
 
-uint64_t rp_stream_object_bytes(const struct rp_corpus *corpus)
+/* Bytes that a cache needs to keep all shards that are objects in stores. */
+static uint64_t object_bytes_of(const struct rp_corpus *corpus)
 {
     uint64_t bytes = 0;
     uint32_t count = rp_corpus_first_object(corpus) ? rp_corpus_read_count(corpus) : 0;
@@ -179,8 +179,8 @@ static int check_requests(const struct rp_config *config, const struct rp_corpus
                           const struct rp_shard *object, struct rp_error *error)
 {
     if (config->shuffle != RP_SHUFFLE_DOCUMENT)
-        return 0; /* rp_stream_object_bytes sums over all shards */
-    uint64_t object_bytes = rp_stream_object_bytes(corpus);
+        return 0; /* object_bytes_of sums over all shards */
+    uint64_t object_bytes = object_bytes_of(corpus);
     if (config->cache_bytes >= object_bytes)
         return 0;
     return rp_fail(
@@ -310,7 +310,7 @@ static void add_masks(struct rp_record_writer *writer, const struct rp_config *c
         const struct rp_source *source = rp_corpus_source(corpus, i);
         rp_source_mask_text(source, text, sizeof text);
         if (rp_source_has_mask(source))
-            rp_contract_add_of_source(writer, i, "mask", "%s", text);
+            rp_contract_add_of(writer, "source", i, "mask", "%s", text);
     }
 }
 
@@ -367,10 +367,10 @@ int rp_stream_make_contract(char **text_out, struct rp_contract *contract_out,
         char value[RP_RECORD_VALUE_MAX + 1];
         rp_config_value_text(config, delivery[i], value, sizeof value);
         rp_contract_add(&writer, delivery[i], "%s", value);
-        if (!strcmp(delivery[i], "sections"))
+        if (!strcmp(delivery[i], "sections")) {
             add_masks(&writer, config, corpus);
-        if (!strcmp(delivery[i], "sections"))
             rp_config_add_batches(&writer, config);
+        }
         if (!strcmp(delivery[i], "batch_size"))
             add_sides(&writer, rp_corpus_sides(corpus));
     }

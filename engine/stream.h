@@ -39,9 +39,6 @@ RP_MUST_CHECK int rp_stream_open_corpus_with(struct rp_corpus **corpus_out,
                                              const struct rp_corpus_gate *gate,
                                              struct rp_error *error);
 
-/** Bytes that a cache needs to keep all shards that are objects in stores. */
-uint64_t rp_stream_object_bytes(const struct rp_corpus *corpus);
-
 /** How the corpus is read: files as the config's `io` says (rp_io_choose), objects in stores by
  * libcurl. A corpus that would take a request for each document is refused. why:
  * RP_STREAM_WHY_BYTES. */

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream_gain.c — see stream_gain.h. */
 #include "stream_gain.h"
 
 #include <errno.h>

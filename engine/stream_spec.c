@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream_spec — see stream_spec.h. */
 #include "stream_spec.h"
 
 #include <errno.h>

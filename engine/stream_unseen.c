@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream_unseen — see stream_unseen.h. */
 #include "stream_unseen.h"
 
 #include <errno.h>

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream_view — see stream_view.h. */
 #include "stream_view.h"
 
 #include <errno.h>
-#include <stdio.h>
 
 #include "base/bits.h"
 #include "base/mem.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream_without — see stream_without.h. */
 #include "stream_without.h"
 
 #include <errno.h>

@@ -96,6 +96,23 @@ static inline uint64_t rp_load_u64(const void *p)
     memcpy(&v, p, sizeof v);
     return v;
 }
+/* How many entries of an array, whose u64 at `offset` ascends, have at most `most` there. */
+static inline uint32_t rp_count_up_to(const void *entries, uint32_t count, size_t entry_bytes,
+                                      size_t offset, uint64_t most)
+{
+    uint32_t low = 0, high = count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (rp_load_u64((const char *)entries + middle * entry_bytes + offset) <= most)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+#define RP_COUNT_UP_TO(entries, count, member, most)                                               \
+    rp_count_up_to(entries, count, sizeof *(entries), offsetof(__typeof__(*(entries)), member),    \
+                   most)
 static inline void rp_store_u32(void *p, uint32_t v)
 {
     memcpy(p, &v, sizeof v);

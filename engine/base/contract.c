@@ -143,30 +143,14 @@ void rp_contract_add(struct rp_record_writer *writer, const char *name, const ch
     va_end(arguments);
 }
 
-/* A line of one entry of a list: `source[0003].name`. */
-static void add_entry(struct rp_record_writer *writer, const char *list, uint32_t number,
-                      const char *name, const char *format, va_list arguments)
+void rp_contract_add_of(struct rp_record_writer *writer, const char *list, uint32_t number,
+                        const char *name, const char *format, ...)
 {
     char full_name[NAME_BYTES];
+    va_list arguments;
     snprintf(full_name, sizeof full_name, "%s[%04u].%s", list, number, name);
+    va_start(arguments, format);
     add_line(writer, full_name, format, arguments);
-}
-
-void rp_contract_add_of_source(struct rp_record_writer *writer, uint32_t source, const char *name,
-                               const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    add_entry(writer, "source", source, name, format, arguments);
-    va_end(arguments);
-}
-
-void rp_contract_add_of_stage(struct rp_record_writer *writer, uint32_t stage, const char *name,
-                              const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    add_entry(writer, "stage", stage, name, format, arguments);
     va_end(arguments);
 }
 

@@ -49,12 +49,11 @@ RP_MUST_CHECK int rp_contract_open(struct rp_contract *contract, const char *tex
  * `column[weight].type` is `column[].type`. */
 void rp_contract_add(struct rp_record_writer *writer, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/** Add a line for a field of source number `source`: "weight", "documents" or "name". */
-void rp_contract_add_of_source(struct rp_record_writer *writer, uint32_t source, const char *name,
-                               const char *format, ...) __attribute__((format(printf, 4, 5)));
-/** The same for a field of a stage: "batch_size" or "global_batch_size". */
-void rp_contract_add_of_stage(struct rp_record_writer *writer, uint32_t stage, const char *name,
-                              const char *format, ...) __attribute__((format(printf, 4, 5)));
+/** Add a line for a field of an entry of a list: "weight", "documents" or "name" of a "source", or
+ * "batch_size" or "global_batch_size" of a "stage". */
+void rp_contract_add_of(struct rp_record_writer *writer, const char *list, uint32_t number,
+                        const char *name, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
 
 /* The two sides of a comparison, as messages name them. */
 struct rp_contract_sides {

@@ -27,6 +27,14 @@ static inline int rp_negative(int code)
 int rp_fail_context(struct rp_error *error, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/** Report a failure that was kept, once more. Returns its code. */
+static inline int rp_fail_again(struct rp_error *error, const struct rp_error *failure)
+{
+    if (error)
+        *error = *failure;
+    return failure->code;
+}
+
 /* RP_ASSERT is for mistakes in this code, and is always on. Data from files, peers and users is
  * validated, never asserted. RP_DASSERT is for code that runs for every document; it is off in
  * release builds. */

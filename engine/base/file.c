@@ -4,11 +4,9 @@
  * replaced. New files are in new_file.c, directories in dir.c. */
 #include "base/file.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -136,12 +134,15 @@ bool rp_file_begins(const char *path, const void *magic, size_t bytes)
     return begins;
 }
 
-int rp_file_write(int fd, const char *path, const void *buffer, size_t bytes,
-                  struct rp_error *error)
+/* At `offset`; -1: at the file's position. */
+static int write_all(int fd, const char *path, const void *buffer, size_t bytes, off_t offset,
+                     struct rp_error *error)
 {
     size_t done = 0;
     while (done < bytes) {
-        ssize_t put = write(fd, (const char *)buffer + done, bytes - done);
+        const char *rest = (const char *)buffer + done;
+        ssize_t put = offset < 0 ? write(fd, rest, bytes - done)
+                                 : pwrite(fd, rest, bytes - done, offset + (off_t)done);
         if (put < 0 && errno == EINTR)
             continue;
         if (put < 0)
@@ -151,19 +152,16 @@ int rp_file_write(int fd, const char *path, const void *buffer, size_t bytes,
     return 0;
 }
 
+int rp_file_write(int fd, const char *path, const void *buffer, size_t bytes,
+                  struct rp_error *error)
+{
+    return write_all(fd, path, buffer, bytes, -1, error);
+}
+
 int rp_file_write_at(int fd, const char *path, const void *buffer, size_t bytes, uint64_t offset,
                      struct rp_error *error)
 {
-    size_t done = 0;
-    while (done < bytes) {
-        ssize_t put = pwrite(fd, (const char *)buffer + done, bytes - done, (off_t)(offset + done));
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put < 0)
-            return rp_file_fail(error, path, "write");
-        done += (size_t)put;
-    }
-    return 0;
+    return write_all(fd, path, buffer, bytes, (off_t)offset, error);
 }
 
 int rp_file_read_all(const char *path, uint64_t bytes_max, char **text_out, size_t *bytes_out,

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hide — see hide.h. */
 #include "base/hide.h"
 
 #include <string.h>

@@ -5,8 +5,6 @@
 #ifndef RP_BASE_LOG_H
 #define RP_BASE_LOG_H
 
-#include <stdbool.h>
-
 enum rp_log_level { RP_LOG_ERROR, RP_LOG_WARNING, RP_LOG_INFO };
 
 enum rp_log_format {

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* new_files — see new_files.h. */
 #include "base/new_files.h"
 
-#include <errno.h>
 #include <linux/magic.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -8,20 +8,6 @@
 #include "base/defect.h"
 #include "base/mem.h"
 
-/* The last stage that begins at the row or before it. */
-static uint32_t stage_of(const struct rp_numbering *numbering, uint64_t row)
-{
-    uint32_t low = 0, high = numbering->count;
-    while (high - low > 1) {
-        uint32_t middle = low + (high - low) / 2;
-        if (numbering->stages[middle].from <= row)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 /* The first row at or after `from` that is whole steps after `row`. */
 static uint64_t next_step(uint64_t row, uint64_t step_rows, uint64_t from)
 {
@@ -34,7 +20,8 @@ void rp_numbering_begin(struct rp_numbering *numbering, uint64_t step_row)
 {
     struct rp_numbering_part *parts = numbering->parts;
     const struct rp_batch_stage *stages = numbering->stages;
-    uint32_t first = stage_of(numbering, step_row);
+    /* the last stage that begins at the row or before it: the first one is from row 0 */
+    uint32_t first = RP_COUNT_UP_TO(stages, numbering->count, from, step_row) - 1;
     parts[first].row = stages[first].from +
                        (step_row - stages[first].from) % stages[first].step_rows;
     for (uint32_t i = first; i-- > 0;)
@@ -75,60 +62,28 @@ void rp_numbering_close(struct rp_numbering *numbering)
 
 /* ---- look-up --------------------------------------------------------------------------------- */
 
-enum member { ROW, BATCH, STEP };
-
-static uint64_t first_of(const struct rp_numbering_part *part, enum member member)
+/* The last part whose member is at most `value`; the first part without one. */
+#define FIND(numbering, member, value)                                                             \
+    find(numbering, RP_COUNT_UP_TO((numbering)->parts, (numbering)->count, member, value))
+static const struct rp_numbering_part *find(const struct rp_numbering *numbering, uint32_t count)
 {
-    return member == ROW ? part->row : member == BATCH ? part->batch : part->step;
-}
-
-/* The last part whose first row, batch or step is at most `value`; the first part without one. */
-static const struct rp_numbering_part *find(const struct rp_numbering *numbering,
-                                            enum member member, uint64_t value)
-{
-    uint32_t low = 0, high = numbering->count;
-    while (high - low > 1) {
-        uint32_t middle = low + (high - low) / 2;
-        if (first_of(&numbering->parts[middle], member) <= value)
-            low = middle;
-        else
-            high = middle;
-    }
-    return &numbering->parts[low];
+    return &numbering->parts[count > 0 ? count - 1 : 0];
 }
 
 const struct rp_numbering_part *rp_numbering_of_row(const struct rp_numbering *numbering,
                                                     uint64_t row)
 {
-    return find(numbering, ROW, row);
+    return FIND(numbering, row, row);
 }
 
 const struct rp_numbering_part *rp_numbering_of_batch(const struct rp_numbering *numbering,
                                                       uint64_t batch)
 {
-    return find(numbering, BATCH, batch);
+    return FIND(numbering, batch, batch);
 }
 
 const struct rp_numbering_part *rp_numbering_of_step(const struct rp_numbering *numbering,
                                                      uint64_t step)
 {
-    return find(numbering, STEP, step);
-}
-
-/* ---- bounds ---------------------------------------------------------------------------------- */
-
-uint64_t rp_numbering_step_batches_max(const struct rp_numbering *numbering)
-{
-    uint64_t most = 0;
-    for (uint32_t i = 0; i < numbering->count; i++)
-        most = rp_max_u64(most, rp_numbering_step_batches(&numbering->parts[i]));
-    return most;
-}
-
-uint64_t rp_numbering_batch_rows_max(const struct rp_numbering *numbering)
-{
-    uint64_t most = 0;
-    for (uint32_t i = 0; i < numbering->count; i++)
-        most = rp_max_u64(most, numbering->parts[i].batch_rows);
-    return most;
+    return FIND(numbering, step, step);
 }

@@ -50,10 +50,6 @@ const struct rp_numbering_part *rp_numbering_of_step(const struct rp_numbering *
 const struct rp_numbering_part *rp_numbering_of_row(const struct rp_numbering *numbering,
                                                     uint64_t row);
 
-/** The most micro-batches that a step has, and the most rows that a batch has. */
-uint64_t rp_numbering_step_batches_max(const struct rp_numbering *numbering);
-uint64_t rp_numbering_batch_rows_max(const struct rp_numbering *numbering);
-
 /** Micro-batches of a step. */
 static inline uint64_t rp_numbering_step_batches(const struct rp_numbering_part *part)
 {

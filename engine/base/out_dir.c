@@ -222,11 +222,6 @@ static int open_path(const char *path, const char *directory, bool makes, mode_t
     return code;
 }
 
-int rp_out_dir_open(const char *path, struct rp_error *error)
-{
-    return open_path(path, path, false, 0, error);
-}
-
 int rp_out_dir_make(const char *path, mode_t mode, struct rp_error *error)
 {
     return open_path(path, path, true, mode, error);
@@ -234,7 +229,7 @@ int rp_out_dir_make(const char *path, mode_t mode, struct rp_error *error)
 
 int rp_out_dir_open_read(const char *path, struct rp_error *error)
 {
-    int dir = rp_out_dir_open(path, error);
+    int dir = open_path(path, path, false, 0, error);
     if (dir < 0 || !(fcntl(dir, F_GETFL) & O_PATH))
         return dir;
     int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -17,17 +17,16 @@
 
 #include "base/fail.h"
 
-/** Open a directory to write files in it. The descriptor may be one of O_PATH, if the directory
- * cannot be read. */
-RP_MUST_CHECK int rp_out_dir_open(const char *path, struct rp_error *error);
-
-/** The same, with a descriptor that can be read, as a list of names or a sync of them needs it. */
+/** Open a directory to write files in it, with a descriptor that can be read, as a list of names or
+ * a sync of them needs it. */
 RP_MUST_CHECK int rp_out_dir_open_read(const char *path, struct rp_error *error);
 
-/** rp_out_dir_open of a directory that is made, with its parents, if it is missing. */
+/** Open a directory to write files in it, which is made, with its parents, if it is missing. The
+ * descriptor may be one of O_PATH, if the directory cannot be read. */
 RP_MUST_CHECK int rp_out_dir_make(const char *path, mode_t mode, struct rp_error *error);
 
-/** rp_out_dir_open for the directory of a file. *name is the file's name in it, within `path`. */
+/** The same for the directory of a file, which must exist. *name is the file's name in it, within
+ * `path`. */
 RP_MUST_CHECK int rp_out_dir_of(const char *path, const char **name, struct rp_error *error);
 
 /** Open a file that is written in place, as open(2) does. With O_NOFOLLOW no symlink is followed

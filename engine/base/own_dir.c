@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* own_dir — see own_dir.h. */
 #include "base/own_dir.h"
 
 #include <errno.h>

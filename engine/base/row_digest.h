@@ -4,7 +4,6 @@
 #ifndef RP_BASE_ROW_DIGEST_H
 #define RP_BASE_ROW_DIGEST_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/hash.h"

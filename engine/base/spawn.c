@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spawn — see spawn.h. */
 #include "base/spawn.h"
 
 #include <dirent.h>

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stop — see stop.h. */
 #include "base/stop.h"
 
 #include <stdatomic.h>
-#include <stddef.h>
 
 static bool (*_Atomic is_wanted)(void);
 

@@ -11,7 +11,6 @@
 #define RP_BASE_WEIGHTS_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "base/record.h"

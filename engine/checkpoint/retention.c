@@ -19,7 +19,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/bits.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "checkpoint/locked_dir.h"

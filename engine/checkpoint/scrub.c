@@ -5,25 +5,23 @@
  * at nice 19, and reads at most RATE_BYTES a second, past the page cache, through a small buffer of
  * its own.
  *
- * Threads: `stop` and `counts` are guarded by the mutex; all else is the thread's. From a directory
+ * Threads: `counts` is guarded by the mutex of `side`; all else is the thread's. From a directory
  * it uses the descriptor and the path, which do not change while it is open, and the list of
  * damaged checkpoints. A file that was pruned is skipped. */
 #include "checkpoint/scrub.h"
 
 #include <errno.h>
-#include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/bits.h"
 #include "base/clock.h"
-#include "base/cond.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/thread.h"
+#include "base/side_thread.h"
 #include "checkpoint/image.h"
 #include "checkpoint/listing.h"
 #include "checkpoint/reader.h"
@@ -34,39 +32,24 @@
 #define IOPRIO_WHO_PROCESS 1 /* for ioprio_set(2), which has no header for programs */
 #define IOPRIO_IDLE (3 << 13)
 #define NS 1000000000ull
+#define FOREVER_NS (UINT64_C(1) << 62) /* 146 years */
 
 struct rp_scrubber {
-    struct rp_storage storage; /* the first member: slow_read() casts back from it */
+    struct rp_side_thread side; /* the first member: main and release cast back from it */
+    struct rp_storage storage;
     struct rp_locked_dir *dirs[2];
     uint64_t period_ns;
     uint8_t *buffer;
     struct rp_image *image;
     struct rp_scrub_counts pass; /* the pass that is under way */
-    pthread_t thread;
-    pthread_mutex_t mutex;
-    pthread_cond_t changed;
-    bool stop;
     struct rp_scrub_counts counts;
 };
-
-/* Wait, at most until the scrubber is to stop. Returns true if it is. */
-static bool wait_or_stop(struct rp_scrubber *scrubber, uint64_t ns)
-{
-    uint64_t until = rp_now_ns() + ns;
-    struct timespec time = {(time_t)(until / NS), (long)(until % NS)};
-    pthread_mutex_lock(&scrubber->mutex);
-    while (!scrubber->stop &&
-           pthread_cond_timedwait(&scrubber->changed, &scrubber->mutex, &time) != ETIMEDOUT)
-        ;
-    bool stop = scrubber->stop;
-    pthread_mutex_unlock(&scrubber->mutex);
-    return stop;
-}
 
 static ssize_t slow_read(struct rp_storage *storage, int fd, void *data, size_t bytes,
                          uint64_t offset)
 {
-    if (wait_or_stop((struct rp_scrubber *)storage, bytes * NS / RATE_BYTES))
+    char *scrubber = (char *)storage - offsetof(struct rp_scrubber, storage);
+    if (rp_side_thread_sleep((struct rp_side_thread *)(void *)scrubber, bytes * NS / RATE_BYTES))
         return -ECANCELED;
     return rp_storage_system.read(&rp_storage_system, fd, data, bytes, offset);
 }
@@ -118,34 +101,32 @@ static void scrub_directory(struct rp_scrubber *scrubber, struct rp_locked_dir *
     struct rp_listing listing;
     if (!dir || rp_listing_open(&listing, dir->dir, dir->path, NULL) < 0)
         return;
-    for (size_t i = 0; i < listing.count && !wait_or_stop(scrubber, 0); i++)
+    for (size_t i = 0; i < listing.count && !rp_side_thread_sleep(&scrubber->side, 0); i++)
         if (listing.names[i].kind == RP_NAME_CURRENT)
             scrub_file(scrubber, dir, &listing.names[i]);
     rp_listing_free(&listing);
 }
 
-static void *scrubber_main(void *argument)
+static void scrub(struct rp_side_thread *side)
 {
-    struct rp_scrubber *scrubber = argument;
+    struct rp_scrubber *scrubber = (struct rp_scrubber *)side;
     (void)nice(NICE); /* this thread only */
     (void)syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_IDLE);
-    while (!wait_or_stop(scrubber, scrubber->period_ns)) {
+    while (!rp_side_thread_sleep(side, scrubber->period_ns)) {
         scrubber->pass = (struct rp_scrub_counts){.passes = scrubber->pass.passes + 1};
         for (size_t i = 0; i < RP_ARRAY_COUNT(scrubber->dirs); i++)
             scrub_directory(scrubber, scrubber->dirs[i]);
         scrubber->pass.ended_ns = rp_now_ns();
-        pthread_mutex_lock(&scrubber->mutex);
-        if (!scrubber->stop) /* else the pass was not whole */
+        pthread_mutex_lock(&side->mutex);
+        if (!side->stop) /* else the pass was not whole */
             scrubber->counts = scrubber->pass;
-        pthread_mutex_unlock(&scrubber->mutex);
+        pthread_mutex_unlock(&side->mutex);
     }
-    return NULL;
 }
 
-static void free_scrubber(struct rp_scrubber *scrubber)
+static void free_scrubber(struct rp_side_thread *side)
 {
-    pthread_cond_destroy(&scrubber->changed);
-    pthread_mutex_destroy(&scrubber->mutex);
+    struct rp_scrubber *scrubber = (struct rp_scrubber *)side;
     rp_give_pages(scrubber->buffer, BUFFER_BYTES);
     free(scrubber->image);
     free(scrubber);
@@ -157,41 +138,33 @@ int rp_scrubber_open(struct rp_scrubber **out, struct rp_locked_dir *const dirs[
     struct rp_scrubber *scrubber = rp_calloc(1, sizeof *scrubber);
     if (!scrubber)
         return rp_fail(error, -ENOMEM, NULL, "no memory to read checkpoints again");
-    rp_cond_init(&scrubber->changed);
-    pthread_mutex_init(&scrubber->mutex, NULL);
+    scrubber->side = (struct rp_side_thread){.main = scrub, .release = free_scrubber};
     scrubber->storage = rp_storage_system;
     scrubber->storage.read = slow_read;
     memcpy(scrubber->dirs, dirs, sizeof scrubber->dirs);
     scrubber->period_ns = period_seconds * NS;
     scrubber->buffer = rp_take_pages(BUFFER_BYTES);
     scrubber->image = rp_calloc(1, sizeof *scrubber->image);
-    int failed = scrubber->buffer && scrubber->image
-                     ? rp_thread_start(&scrubber->thread, scrubber_main, scrubber)
-                     : ENOMEM;
-    if (failed == 0) {
+    int code = scrubber->buffer && scrubber->image ? rp_side_thread_start(&scrubber->side)
+                                                   : -ENOMEM;
+    if (code == 0) {
         *out = scrubber;
         return 0;
     }
-    free_scrubber(scrubber);
-    return rp_fail(error, -failed, NULL, "cannot start the thread that reads checkpoints again: %s",
-                   rp_strerror(-failed));
+    free_scrubber(&scrubber->side);
+    return rp_fail(error, code, NULL, "cannot start the thread that reads checkpoints again: %s",
+                   rp_strerror(code));
 }
 
 void rp_scrubber_counts(struct rp_scrubber *scrubber, struct rp_scrub_counts *counts)
 {
-    pthread_mutex_lock(&scrubber->mutex);
+    pthread_mutex_lock(&scrubber->side.mutex);
     *counts = scrubber->counts;
-    pthread_mutex_unlock(&scrubber->mutex);
+    pthread_mutex_unlock(&scrubber->side.mutex);
 }
 
 void rp_scrubber_close(struct rp_scrubber *scrubber)
 {
-    if (!scrubber)
-        return;
-    pthread_mutex_lock(&scrubber->mutex);
-    scrubber->stop = true;
-    pthread_cond_signal(&scrubber->changed);
-    pthread_mutex_unlock(&scrubber->mutex);
-    pthread_join(scrubber->thread, NULL);
-    free_scrubber(scrubber);
+    if (scrubber)
+        (void)rp_side_thread_end(&scrubber->side, FOREVER_NS);
 }

@@ -31,7 +31,7 @@
 #define TEMPORARY_PREFIX "."
 #define TEMPORARY_SUFFIX ".tmp"
 
-void rp_writer_temporary(char out[RP_WRITER_NAME_MAX], const char *name)
+static void make_temporary(char out[RP_WRITER_NAME_MAX], const char *name)
 {
     int length = snprintf(out, RP_WRITER_NAME_MAX, TEMPORARY_PREFIX "%s" TEMPORARY_SUFFIX, name);
     RP_ASSERT(length > 0 && length < RP_WRITER_NAME_MAX);
@@ -290,7 +290,7 @@ int rp_writer_put(struct rp_writer *writer, const char *name, struct rp_writer_f
 {
     struct rp_storage *storage = writer->storage;
     char temporary[RP_WRITER_NAME_MAX];
-    rp_writer_temporary(temporary, name);
+    make_temporary(temporary, name);
     uint64_t bytes = 0;
     for (size_t i = 0; i < file->span_count; i++)
         bytes += file->spans[i].bytes;

@@ -64,10 +64,9 @@ RP_MUST_CHECK int rp_writer_put_bytes(struct rp_writer *writer, const char *name
  * attempt may succeed; false at once if it would fail again, or was the last. */
 bool rp_writer_wait_to_retry(struct rp_writer *writer, unsigned attempt, int code);
 
-/** The temporary name under which `name` is written, and the other way round: rp_writer_name_of
- * returns false if `temporary` is not such a name. */
+/** The name that a file has while it is written under a temporary name. False if `temporary` is not
+ * such a name. */
 #define RP_WRITER_NAME_MAX 96
-void rp_writer_temporary(char out[RP_WRITER_NAME_MAX], const char *name);
 bool rp_writer_name_of(char out[RP_WRITER_NAME_MAX], const char *temporary);
 
 #endif

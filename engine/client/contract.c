@@ -10,8 +10,7 @@
 #include <string.h>
 
 #include "client/core.h"
-
-#define RP_HINT_CONTRACT "use the engine and the trainer library of one ringpack version"
+#include "client/message.h"
 
 /* Does a section have another type, or exist in only one of the two? */
 static bool sections_differ(const struct rp_geometry *a, const struct rp_geometry *b)
@@ -33,7 +32,7 @@ static int check_shape(const struct rp_geometry *was, const struct rp_geometry *
         was->micro_batches == is->micro_batches && !sections_differ(was, is) &&
         memcmp(was->sides, is->sides, sizeof was->sides) == 0)
         return 0;
-    return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_CONTRACT,
+    return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_VERSION,
                    "the engine's batches have another shape than its contract says");
 }
 
@@ -62,10 +61,10 @@ int rp_client_take_contract(struct rp_client *client, const struct rp_ring_view 
     struct rp_contract found;
     struct rp_error damage;
     if (rp_contract_open(&found, text, bytes, &damage) < 0)
-        return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_CONTRACT, "the engine's contract: %s",
+        return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_VERSION, "the engine's contract: %s",
                        damage.message);
     if (!rp_hash128_equal(rp_contract_hash(&found), view->contract))
-        return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_CONTRACT,
+        return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_VERSION,
                        "the engine's contract and its batch ring have different hashes");
     int code = compare(client, &found, error);
     if (code == 0 && client->contract_text)

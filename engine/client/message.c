@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* message.c — see message.h. */
 #include "client/message.h"
 
 #include <inttypes.h>

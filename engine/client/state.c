@@ -136,20 +136,22 @@ int rp_client_stage_ended(const struct rp_client *client)
     return client->stage_ended;
 }
 
-uint64_t rp_client_next_row(const struct rp_client *client)
+static uint64_t read_row(const struct rp_client *client, const uint64_t *row)
 {
     pthread_mutex_lock(rp_client_lock(client));
-    uint64_t row = client->next_row;
+    uint64_t found = *row;
     pthread_mutex_unlock(rp_client_lock(client));
-    return row;
+    return found;
+}
+
+uint64_t rp_client_next_row(const struct rp_client *client)
+{
+    return read_row(client, &client->next_row);
 }
 
 uint64_t rp_client_step_row(const struct rp_client *client)
 {
-    pthread_mutex_lock(rp_client_lock(client));
-    uint64_t row = client->step_row;
-    pthread_mutex_unlock(rp_client_lock(client));
-    return row;
+    return read_row(client, &client->step_row);
 }
 
 int rp_client_counts(const struct rp_client *client, struct rp_client_counts *counts)

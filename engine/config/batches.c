@@ -2,34 +2,18 @@
 /* batches.c — the sizes of batches and steps by stage, and the steps of a run from row 0. */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 
 #include "base/bits.h"
 #include "base/mem.h"
 #include "config/config.h"
 #include "config/key.h"
 
-/* The last stage whose first row, or first step, is at most `value`. There is a stage. */
-static const struct rp_config_stage *find_stage(const struct rp_config *config, bool by_step,
-                                                uint64_t value)
-{
-    const struct rp_config_stage *stages = config->stages.stages;
-    uint32_t low = 0, high = config->stages.count;
-    while (high - low > 1) {
-        uint32_t middle = low + (high - low) / 2;
-        if ((by_step ? stages[middle].first_step : stages[middle].from) <= value)
-            low = middle;
-        else
-            high = middle;
-    }
-    return &stages[low];
-}
-
 bool rp_config_row_of_step(const struct rp_config *config, uint64_t step, uint64_t *row)
 {
     struct rp_config_stage whole = {.step_rows = config->global_batch_size};
-    const struct rp_config_stage *stage = config->stages.count ? find_stage(config, true, step)
-                                                               : &whole;
+    const struct rp_config_stage *stages = config->stages.stages, *stage = &whole;
+    if (config->stages.count) /* the first one is from step 0 */
+        stage = &stages[RP_COUNT_UP_TO(stages, config->stages.count, first_step, step) - 1];
     return rp_mul_u64(step - stage->first_step, stage->step_rows, row) &&
            rp_add_u64(stage->from, *row, row) && *row <= INT64_MAX;
 }
@@ -38,7 +22,9 @@ uint64_t rp_config_step_from(const struct rp_config *config, uint64_t row)
 {
     if (config->stages.count == 0)
         return rp_div_up(row, config->global_batch_size);
-    const struct rp_config_stage *stage = find_stage(config, false, row);
+    const struct rp_config_stage *stages = config->stages.stages;
+    const struct rp_config_stage *stage =
+        &stages[RP_COUNT_UP_TO(stages, config->stages.count, from, row) - 1];
     return stage->first_step + rp_div_up(row - stage->from, stage->step_rows);
 }
 

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/bits.h"
 #include "base/mem.h"
 #include "config/key.h"
 
@@ -39,7 +38,7 @@ int rp_config_set(struct rp_config *config, const char *name, const char *text,
 {
     static const struct rp_key_place option = {0};
     const struct rp_key *key;
-    int code = rp_key_find(rp_config_key_table, RP_KEY_COUNT, name, option, &key, error);
+    int code = rp_key_find(&rp_config_key_list, name, option, &key, error);
     if (code < 0)
         return code;
     rp_key_tell_older(config, key, name);

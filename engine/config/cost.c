@@ -19,7 +19,6 @@
 #include "config/cost.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 #include "base/bits.h"
 
@@ -45,21 +44,18 @@ struct finishing {
 
 static struct rp_key_place place_of(const struct finishing *f, const char *name)
 {
+    size_t i = rp_key_index(&rp_cost_key_list, name);
     struct rp_key_place place = f->place;
-    for (size_t i = 0; i < rp_cost_key_list.count; i++)
-        if (!strcmp(rp_cost_key_list.keys[i].name, name) && f->places[i].line) {
-            place.line = f->places[i].line;
-            place.column = f->places[i].column;
-        }
+    if (i < rp_cost_key_list.count && f->places[i].line) {
+        place.line = f->places[i].line;
+        place.column = f->places[i].column;
+    }
     return place;
 }
 
 static bool is_given(const struct finishing *f, const char *name)
 {
-    for (size_t i = 0; i < rp_cost_key_list.count; i++)
-        if (!strcmp(rp_cost_key_list.keys[i].name, name))
-            return f->places[i].line != 0;
-    return false;
+    return f->places[rp_key_index(&rp_cost_key_list, name)].line != 0;
 }
 
 #define FAIL(f, key, hint, ...) rp_key_fail(place_of(f, key), "cost", hint, (f)->error, __VA_ARGS__)

@@ -21,12 +21,9 @@
 #include "corpus/range.h"
 #include "object/url.h"
 
-#define FAIL_AT(config, key, hint, error, ...)                                                     \
-    rp_key_fail(rp_config_key_place(config, RP_KEY_##key), #key, hint, error, __VA_ARGS__)
-
 /* Compare whole numbers with their bounds. A number that was not given and has no default is 0
  * here: it is set later, or it is required and missing. */
-static int check_ranges(const struct rp_config *config, struct rp_error *error)
+static int check_ranges(struct rp_config *config, struct rp_error *error)
 {
     for (size_t i = 0; i < RP_KEY_COUNT; i++) {
         const struct rp_key *key = &rp_config_key_table[i];
@@ -43,14 +40,14 @@ static int check_ranges(const struct rp_config *config, struct rp_error *error)
     return 0;
 }
 
-static int check_run(const struct rp_config *config, struct rp_error *error)
+static int check_run(struct rp_config *config, struct rp_error *error)
 {
     size_t length = strlen(config->run);
     bool legal = length <= 64;
     for (size_t i = 0; i < length; i++)
         legal &= isalnum((unsigned char)config->run[i]) || strchr("._-", config->run[i]);
     if (!legal || config->run[0] == '.')
-        return FAIL_AT(
+        return RP_KEY_FAIL(
             config, run, NULL, error,
             "expected 1 … 64 letters, digits, dots, dashes and underscores, not beginning"
             " with a dot; found `%.100s`",
@@ -74,8 +71,8 @@ static int finish_index(struct rp_config *config, struct rp_error *error)
     const char *old = config->manifest ? "manifest" : config->index_dir ? "index_dir" : NULL;
     config->index_is_file = config->index && is_index_file(config->index);
     if (old && config->index)
-        return FAIL_AT(config, index, "leave the older key out", error,
-                       "`%s` is an older name of this key, and both are given", old);
+        return RP_KEY_FAIL(config, index, "leave the older key out", error,
+                           "`%s` is an older name of this key, and both are given", old);
     if (old)
         rp_log(RP_LOG_WARNING,
                "config: `%s` is now `index`; the next version does not read the older name", old);
@@ -135,7 +132,7 @@ static int finish_source(struct rp_config *config, struct rp_config_source *sour
                            "expected %s; found `%.60s`", RP_RANGE_WORDS, source->documents);
     int code = has_index(config) ? 0 : rp_config_source_expand(source, place, error);
     if (code == 0)
-        code = rp_key_fill_texts(rp_source_key_table, RP_SOURCE_KEY_COUNT, source, error);
+        code = rp_key_fill_texts(&rp_source_key_list, source, error);
     if (code == 0 && !source->name && !has_index(config) &&
         !(source->name = stem_of(source->shards[0])))
         code = rp_fail(error, -ENOMEM, NULL, "out of memory while naming sources");
@@ -183,8 +180,8 @@ static int check_names(struct rp_config *config, struct rp_error *error)
     int code = rp_first_twin(names, count, &twin, error);
     free(names);
     if (code == 0 && twin)
-        code = FAIL_AT(config, sources, "give each of them a `name:` of its own", error,
-                       "two sources are named `%.200s`", twin);
+        code = RP_KEY_FAIL(config, sources, "give each of them a `name:` of its own", error,
+                           "two sources are named `%.200s`", twin);
     return code;
 }
 
@@ -196,8 +193,8 @@ static int finish_weights(struct rp_config *config, struct rp_error *error)
     for (uint32_t i = 0; i < config->removed.count; i++)
         divisor = rp_gcd_u64(divisor, config->removed.pairs[i].number);
     if (divisor == 0)
-        return FAIL_AT(config, sources, "give at least one source a weight above 0", error,
-                       "all sources have the weight 0");
+        return RP_KEY_FAIL(config, sources, "give at least one source a weight above 0", error,
+                           "all sources have the weight 0");
     config->weight_unit = divisor;
     for (uint32_t i = 0; i < config->source_count; i++) {
         struct rp_config_source *source = &config->sources[i];
@@ -212,8 +209,8 @@ static int finish_weights(struct rp_config *config, struct rp_error *error)
     for (uint32_t i = 0; i < config->removed.count; i++) {
         struct rp_config_of_source *removed = &config->removed.pairs[i];
         if (removed->number / divisor > UINT32_MAX)
-            return FAIL_AT(config, removed, "give it the weight that it had", error,
-                           "the weights have no common scale below 2^32");
+            return RP_KEY_FAIL(config, removed, "give it the weight that it had", error,
+                               "the weights have no common scale below 2^32");
         removed->weight = (uint32_t)(removed->number / divisor);
     }
     return 0;
@@ -222,11 +219,11 @@ static int finish_weights(struct rp_config *config, struct rp_error *error)
 static int finish_sources(struct rp_config *config, struct rp_error *error)
 {
     if (config->source_count == 0 && config->lines[RP_KEY_sources])
-        return FAIL_AT(config, sources, "name the files with the tokens: `sources: [PATH]`", error,
-                       "expected at least one source, found an empty list");
+        return RP_KEY_FAIL(config, sources, "name the files with the tokens: `sources: [PATH]`",
+                           error, "expected at least one source, found an empty list");
     if (config->source_count == 0)
-        return FAIL_AT(config, sources, "add `sources: [PATH]`", error,
-                       "required, but not given: where the tokens are");
+        return RP_KEY_FAIL(config, sources, "add `sources: [PATH]`", error,
+                           "required, but not given: where the tokens are");
     int code = 0;
     for (uint32_t i = 0; code == 0 && i < config->source_count; i++)
         code = finish_source(config, &config->sources[i], error);
@@ -242,14 +239,13 @@ static int finish_sources(struct rp_config *config, struct rp_error *error)
 static int finish_stream(struct rp_config *config, struct rp_error *error)
 {
     if (config->max_docs_per_row > config->seq_len)
-        return FAIL_AT(config, max_docs_per_row, NULL, error,
-                       "expected at most seq_len, which is %u; found %u", config->seq_len,
-                       config->max_docs_per_row);
-    bool concat = config->packing == (uint32_t)rp_word_index("lookahead|concat|best_fit", "concat");
-    bool pad = config->fill == (uint32_t)rp_word_index("pad|split", "pad");
-    if (concat && pad && config->lines[RP_KEY_fill])
-        return FAIL_AT(config, fill, "leave fill out, or choose packing: lookahead", error,
-                       "packing: concat always splits; `pad` cannot be had with it");
+        return RP_KEY_FAIL(config, max_docs_per_row, NULL, error,
+                           "expected at most seq_len, which is %u; found %u", config->seq_len,
+                           config->max_docs_per_row);
+    if (RP_KEY_IS(config, packing, "concat") && RP_KEY_IS(config, fill, "pad") &&
+        config->lines[RP_KEY_fill])
+        return RP_KEY_FAIL(config, fill, "leave fill out, or choose packing: lookahead", error,
+                           "packing: concat always splits; `pad` cannot be had with it");
     return 0;
 }
 
@@ -273,18 +269,18 @@ static int finish_step(struct rp_config *config, struct rp_error *error)
     char legal[200];
     if (step % rows != 0) {
         list_divisors(step, rows, legal, sizeof legal);
-        return FAIL_AT(config, batch_size, NULL, error,
-                       "%" PRIu64 " does not divide global_batch_size %" PRIu64
-                       "; legal up to it: %s",
-                       rows, step, legal);
+        return RP_KEY_FAIL(config, batch_size, NULL, error,
+                           "%" PRIu64 " does not divide global_batch_size %" PRIu64
+                           "; legal up to it: %s",
+                           rows, step, legal);
     }
     if (step / rows % world != 0) {
         list_divisors(step / rows, 1u << 20, legal, sizeof legal);
-        return FAIL_AT(config, dp_world_size, NULL, error,
-                       "batch_size %" PRIu64 " * dp_world_size %" PRIu64
-                       " does not divide global_batch_size %" PRIu64
-                       "; legal dp_world_size with this batch_size: %s",
-                       rows, world, step, legal);
+        return RP_KEY_FAIL(config, dp_world_size, NULL, error,
+                           "batch_size %" PRIu64 " * dp_world_size %" PRIu64
+                           " does not divide global_batch_size %" PRIu64
+                           "; legal dp_world_size with this batch_size: %s",
+                           rows, world, step, legal);
     }
     return 0;
 }
@@ -295,9 +291,9 @@ static int finish_ranks(struct rp_config *config, struct rp_error *error)
         config->rank_count = config->dp_world_size;
     uint64_t end = (uint64_t)config->rank_first + config->rank_count;
     if (end > config->dp_world_size)
-        return FAIL_AT(config, ranks, NULL, error,
-                       "expected ranks below dp_world_size %u, found %" PRIu64,
-                       config->dp_world_size, end - 1);
+        return RP_KEY_FAIL(config, ranks, NULL, error,
+                           "expected ranks below dp_world_size %u, found %" PRIu64,
+                           config->dp_world_size, end - 1);
     return 0;
 }
 
@@ -329,13 +325,13 @@ static int check_token_dtype(const struct rp_config *config, struct rp_error *er
     int64_t least = u16 ? 0 : config->token_dtype == RP_DTYPE_I32 ? INT32_MIN : INT64_MIN;
     int64_t most = u16 ? UINT16_MAX : config->token_dtype == RP_DTYPE_I32 ? INT32_MAX : INT64_MAX;
     if (config->pad_id < least || config->pad_id > most)
-        return FAIL_AT(config, pad_id, NULL, error,
-                       "expected %" PRId64 " … %" PRId64 " (token_dtype), found %" PRId64, least,
-                       most, config->pad_id);
+        return RP_KEY_FAIL(config, pad_id, NULL, error,
+                           "expected %" PRId64 " … %" PRId64 " (token_dtype), found %" PRId64,
+                           least, most, config->pad_id);
     if (config->vocab_size > (uint64_t)most + 1)
-        return FAIL_AT(config, vocab_size, "choose a wider token_dtype", error,
-                       "token ids up to %" PRIu64 " do not fit token_dtype",
-                       config->vocab_size - 1);
+        return RP_KEY_FAIL(config, vocab_size, "choose a wider token_dtype", error,
+                           "token ids up to %" PRIu64 " do not fit token_dtype",
+                           config->vocab_size - 1);
     return 0;
 }
 
@@ -345,8 +341,8 @@ static int finish_batch(struct rp_config *config, struct rp_error *error)
     RP_ASSERT(index >= 0 && !strcmp(profiles[index].name, config->profile));
     const struct profile *profile = &profiles[index];
     if (!strcmp(profile->name, "pairs") && config->group % 2 != 0)
-        return FAIL_AT(config, profile, "add `group: 2`", error,
-                       "pairs: expected a group of 2 documents, found %" PRIu32, config->group);
+        return RP_KEY_FAIL(config, profile, "add `group: 2`", error,
+                           "pairs: expected a group of 2 documents, found %" PRIu32, config->group);
     uint32_t always = BIT(ROWS) | BIT(DOC_LENS) | BIT(INPUT_IDS), listed = config->sections;
     if (!config->lines[RP_KEY_sections] || config->lines[RP_KEY_profile])
         config->sections |= profile->sections;
@@ -358,9 +354,10 @@ static int finish_batch(struct rp_config *config, struct rp_error *error)
     if (config->token_dtype == RP_DTYPE_NONE)
         config->token_dtype = profile->dtype;
     if ((uint64_t)config->batch_size * config->seq_len > INT32_MAX)
-        return FAIL_AT(config, batch_size, NULL, error,
-                       "batch_size * seq_len is %" PRIu64 "; at most 2147483647 tokens fit a batch",
-                       (uint64_t)config->batch_size * config->seq_len);
+        return RP_KEY_FAIL(config, batch_size, NULL, error,
+                           "batch_size * seq_len is %" PRIu64
+                           "; at most 2147483647 tokens fit a batch",
+                           (uint64_t)config->batch_size * config->seq_len);
     return check_token_dtype(config, error);
 }
 
@@ -382,22 +379,22 @@ static int finish_machine(struct rp_config *config, struct rp_error *error)
     config->prefetch_factor = (uint32_t)rp_pow2_at_least(rp_max_u64(2, config->prefetch_factor));
     struct rp_cpus cpus;
     if (config->cpus && !rp_cpus_parse(&cpus, config->cpus))
-        return FAIL_AT(config, cpus, NULL, error,
-                       "expected CPUs below %u, like 0-7,16-23; found `%.100s`", RP_CPUS_MAX,
-                       config->cpus);
+        return RP_KEY_FAIL(config, cpus, NULL, error,
+                           "expected CPUs below %u, like 0-7,16-23; found `%.100s`", RP_CPUS_MAX,
+                           config->cpus);
     const char *hint = "add `checkpoint_dir: PATH`";
     if (!config->checkpoint_dir && config->checkpoint_steps)
-        return FAIL_AT(config, checkpoint_steps, hint, error,
-                       "there is no checkpoint_dir to write to");
+        return RP_KEY_FAIL(config, checkpoint_steps, hint, error,
+                           "there is no checkpoint_dir to write to");
     if (!config->checkpoint_dir && config->resume == RP_RESUME_REQUIRED)
-        return FAIL_AT(config, resume, hint, error, "required, but there is no checkpoint_dir");
+        return RP_KEY_FAIL(config, resume, hint, error, "required, but there is no checkpoint_dir");
     if (!config->checkpoint_dir && config->checkpoint_mirror_dir)
-        return FAIL_AT(config, checkpoint_mirror_dir, hint, error,
-                       "there is no checkpoint_dir to copy");
+        return RP_KEY_FAIL(config, checkpoint_mirror_dir, hint, error,
+                           "there is no checkpoint_dir to copy");
     if (config->checkpoint_mirror_dir &&
         !strcmp(config->checkpoint_mirror_dir, config->checkpoint_dir))
-        return FAIL_AT(config, checkpoint_mirror_dir, "choose a directory on another disk", error,
-                       "it is the same as checkpoint_dir");
+        return RP_KEY_FAIL(config, checkpoint_mirror_dir, "choose a directory on another disk",
+                           error, "it is the same as checkpoint_dir");
     rp_config_choose_packers(config);
     return 0;
 }
@@ -413,36 +410,32 @@ int rp_config_make_private(struct rp_config *config, struct rp_error *error)
     return rp_config_set(config, "mount_guard_dir", "none", error);
 }
 
+static int fill_texts(struct rp_config *config, struct rp_error *error)
+{
+    return rp_key_fill_texts(&rp_config_key_list, config, error);
+}
+
 int rp_config_finish(struct rp_config *config, struct rp_error *error)
 {
-    int code = rp_config_choose_stream(config, error);
-    if (code == 0)
-        code = rp_key_fill_texts(rp_config_key_table, RP_KEY_COUNT, config, error);
-    if (code == 0)
-        code = check_ranges(config, error);
-    if (code == 0)
-        code = rp_config_check_version(config, error);
-    if (code == 0)
-        code = check_run(config, error);
-    if (code == 0)
-        code = finish_index(config, error);
-    if (code == 0)
-        code = finish_sources(config, error);
-    if (code == 0)
-        code = finish_stream(config, error);
-    if (code == 0)
-        code = finish_step(config, error);
-    if (code == 0)
-        code = finish_ranks(config, error);
-    if (code == 0)
-        code = finish_batch(config, error);
-    if (code == 0)
-        code = rp_config_finish_sides(config, error);
-    if (code == 0)
-        code = rp_config_finish_version(config, error);
-    if (code == 0)
-        code = rp_config_finish_stages(config, error);
-    if (code == 0)
-        code = rp_config_finish_batches(config, error);
-    return code == 0 ? finish_machine(config, error) : code;
+    static int (*const steps[])(struct rp_config * config,
+                                struct rp_error * error) = {rp_config_choose_stream,
+                                                            fill_texts,
+                                                            check_ranges,
+                                                            rp_config_check_version,
+                                                            check_run,
+                                                            finish_index,
+                                                            finish_sources,
+                                                            finish_stream,
+                                                            finish_step,
+                                                            finish_ranks,
+                                                            finish_batch,
+                                                            rp_config_finish_sides,
+                                                            rp_config_finish_version,
+                                                            rp_config_finish_stages,
+                                                            rp_config_finish_batches,
+                                                            finish_machine};
+    int code = 0;
+    for (size_t i = 0; i < RP_ARRAY_COUNT(steps) && code == 0; i++)
+        code = steps[i](config, error);
+    return code;
 }

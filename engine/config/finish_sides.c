@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/text.h"
 #include "config/key.h"
 #include "corpus/side_file.h"
 

@@ -156,9 +156,7 @@ static int check_packing(struct walk *walk)
     const struct rp_config_stage *stage = walk->stage;
     bool was_concat = walk->is_concat;
     if (sets(walk, RP_STAGE_KEY_packing))
-        walk->is_concat = stage->packing ==
-                          (uint32_t)rp_word_index(rp_stage_key_table[RP_STAGE_KEY_packing].words,
-                                                  "concat");
+        walk->is_concat = rp_key_is(&rp_stage_key_table[RP_STAGE_KEY_packing], stage, "concat");
     for (size_t i = 0; i < RP_ARRAY_COUNT(of_rows) && walk->is_concat; i++)
         if (sets(walk, of_rows[i]))
             return rp_key_fail(place_of(walk, of_rows[i]), rp_stage_key_table[of_rows[i]].name,
@@ -385,15 +383,13 @@ static int finish_skips(struct rp_config *config, struct rp_error *error)
 
 int rp_config_finish_stages(struct rp_config *config, struct rp_error *error)
 {
-    struct walk walk = {
-        .config = config,
-        .seq_len = config->seq_len,
-        .align = config->align,
-        .batch_size = config->batch_size,
-        .step_rows = config->global_batch_size,
-        .is_concat = config->packing ==
-                     (uint32_t)rp_word_index(rp_config_key_table[RP_KEY_packing].words, "concat"),
-        .error = error};
+    struct walk walk = {.config = config,
+                        .seq_len = config->seq_len,
+                        .align = config->align,
+                        .batch_size = config->batch_size,
+                        .step_rows = config->global_batch_size,
+                        .is_concat = RP_KEY_IS(config, packing, "concat"),
+                        .error = error};
     bool sets_rows = config->stages.count &&
                      (config->stages.stages[0].places[RP_STAGE_KEY_seq_len].line ||
                       config->stages.stages[0].places[RP_STAGE_KEY_align].line);

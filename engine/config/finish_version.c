@@ -32,9 +32,7 @@ struct rp_key_place rp_config_nested_place(const struct rp_config *config, enum 
 void rp_config_place_text(const struct rp_config *config, const char *key,
                           struct rp_config_place place, char *text, size_t bytes)
 {
-    size_t i = 0;
-    while (i < RP_KEY_COUNT && strcmp(rp_config_key_table[i].name, key) != 0)
-        i++;
+    size_t i = rp_key_index(&rp_config_key_list, key);
     RP_ASSERT(i < RP_KEY_COUNT);
     struct rp_key_place at = rp_config_nested_place(config, (enum rp_key_index)i, place);
     text[0] = '\0';
@@ -53,8 +51,6 @@ struct rp_key_place rp_config_source_place(const struct rp_config *config,
                                  place.column};
 }
 
-#define FAIL_KEY(config, key, hint, error, ...)                                                    \
-    rp_key_fail(rp_config_key_place(config, RP_KEY_##key), #key, hint, error, __VA_ARGS__)
 #define FAIL_SOURCE(config, source, key, hint, error, ...)                                         \
     rp_key_fail(rp_config_source_place(config, source, RP_SOURCE_KEY_##key), #key, hint, error,    \
                 __VA_ARGS__)
@@ -84,13 +80,12 @@ static int check_source_of_1(const struct rp_config *config, const struct rp_con
         RP_SOURCE_KEY_select,        RP_SOURCE_KEY_repeat,     RP_SOURCE_KEY_unseen_of,
         RP_SOURCE_KEY_unseen_source, RP_SOURCE_KEY_atomic,     RP_SOURCE_KEY_too_long,
         RP_SOURCE_KEY_max_epochs,    RP_SOURCE_KEY_max_tokens, RP_SOURCE_KEY_on_exhausted};
-    static const char fragments[] = "fragment";
     const struct rp_key *dropped = &rp_source_key_table[RP_SOURCE_KEY_drop_untrained];
     for (size_t i = 0; i < RP_ARRAY_COUNT(later); i++)
         if (source->places[later[i]].line)
             return fail_later(config, rp_config_source_place(config, source, later[i]),
                               rp_source_key_table[later[i]].name, "this key", error);
-    if (source->drop_untrained == (uint32_t)rp_word_index(dropped->words, fragments))
+    if (rp_key_is(dropped, source, "fragment"))
         return fail_later(config,
                           rp_config_source_place(config, source, RP_SOURCE_KEY_drop_untrained),
                           dropped->name, "`fragment`", error);
@@ -153,12 +148,12 @@ int rp_config_check_version(struct rp_config *config, struct rp_error *error)
     if (config->stream_version == 1)
         return check_keys_of_1(config, error);
     if (config->lanes > 1)
-        return FAIL_KEY(config, lanes,
-                        "leave `lanes` out, because `spread` mixes long documents; or write "
-                        "`stream_version: 1`",
-                        error,
-                        "expected 1, found %" PRIu32 ": lanes exist in stream version 1 only",
-                        config->lanes);
+        return RP_KEY_FAIL(config, lanes,
+                           "leave `lanes` out, because `spread` mixes long documents; or write "
+                           "`stream_version: 1`",
+                           error,
+                           "expected 1, found %" PRIu32 ": lanes exist in stream version 1 only",
+                           config->lanes);
     return 0;
 }
 
@@ -189,7 +184,7 @@ static int finish_source(const struct rp_config *config, struct rp_config_source
                          struct rp_error *error)
 {
     const struct rp_key *too_long = &rp_source_key_table[RP_SOURCE_KEY_too_long];
-    bool truncates = source->too_long == (uint32_t)rp_word_index(too_long->words, "truncate");
+    bool truncates = rp_key_is(too_long, source, "truncate");
     if (!source->places[RP_SOURCE_KEY_max_epochs].line)
         source->limits.max_epochs = config->num_epochs;
     if (strlen(source->name) > NAME_BYTES_MAX)
@@ -270,17 +265,16 @@ static int check_costs(const struct rp_config *config, struct rp_error *error)
 
 int rp_config_finish_version(struct rp_config *config, struct rp_error *error)
 {
-    bool is_block = config->shuffle ==
-                    (uint32_t)rp_word_index(rp_config_key_table[RP_KEY_shuffle].words, "block");
+    bool is_block = RP_KEY_IS(config, shuffle, "block");
     if (config->stream_version == 1)
         return 0;
     if (is_block && config->block_documents % config->group != 0)
-        return FAIL_KEY(config, block_documents, NULL, error,
-                        "expected a multiple of group, which is %" PRIu32 "; found %" PRIu32,
-                        config->group, config->block_documents);
+        return RP_KEY_FAIL(config, block_documents, NULL, error,
+                           "expected a multiple of group, which is %" PRIu32 "; found %" PRIu32,
+                           config->group, config->block_documents);
     if (config->label_across_cuts && config->label_mode == RP_LABELS_ALIGNED)
-        return FAIL_KEY(config, label_across_cuts, "choose label_mode: shifted", error,
-                        "label_mode is aligned, which has no place for such a label");
+        return RP_KEY_FAIL(config, label_across_cuts, "choose label_mode: shifted", error,
+                           "label_mode is aligned, which has no place for such a label");
     int code = check_costs(config, error);
     if (code == 0)
         code = check_tokens(config, error);

@@ -6,7 +6,6 @@
  * in it; else a quoted value takes the place of its text. Comments are no values: the text after a
  * URL's scheme in one, or after a question mark before an equals sign, is hidden up to the end of
  * the line. */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <yaml.h>

@@ -41,6 +41,11 @@ int rp_key_fail(struct rp_key_place place, const char *key, const char *hint,
     return rp_fail(error, -RP_E_CONFIG, hint, "%s%.80s: %s", where, key, message);
 }
 
+int rp_key_no_memory(struct rp_error *error)
+{
+    return rp_fail(error, -ENOMEM, NULL, "out of memory while reading the config");
+}
+
 /* A key may be typed batch-size or batch_size. */
 static void undashed(char out[RP_TEXT_WORD_MAX], const char *name)
 {
@@ -80,21 +85,26 @@ void rp_key_tell_older(const struct rp_config *config, const struct rp_key *key,
                key->name);
 }
 
-int rp_key_find(const struct rp_key *table, size_t count, const char *name,
-                struct rp_key_place place, const struct rp_key **key_out, struct rp_error *error)
+size_t rp_key_index(const struct rp_key_list *list, const char *name)
+{
+    size_t i = 0;
+    while (i < list->count && strcmp(list->keys[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+int rp_key_find(const struct rp_key_list *list, const char *name, struct rp_key_place place,
+                const struct rp_key **key_out, struct rp_error *error)
 {
     char wanted[RP_TEXT_WORD_MAX];
     undashed(wanted, name);
-    const char *now = newer(wanted);
-    for (size_t i = 0; i < count; i++) {
-        if (!strcmp(table[i].name, now)) {
-            *key_out = &table[i];
-            return 0;
-        }
-    }
+    size_t found = rp_key_index(list, newer(wanted));
+    *key_out = &list->keys[found];
+    if (found < list->count)
+        return 0;
     struct rp_text_near near = {.word = wanted};
-    for (size_t i = 0; i < count; i++)
-        rp_text_offer(&near, table[i].name);
+    for (size_t i = 0; i < list->count; i++)
+        rp_text_offer(&near, list->keys[i].name);
     if (near.best)
         return rp_key_fail(place, name, "`ringpack config keys` lists the keys", error,
                            "unknown key; did you mean `%s`?", near.best);
@@ -162,6 +172,11 @@ uint64_t rp_key_number(const struct rp_key *key, const void *object)
     if (key->kind == RP_KIND_BOOL)
         return *(const bool *)field;
     return key->size == sizeof(uint64_t) ? rp_load_u64(field) : rp_load_u32(field);
+}
+
+bool rp_key_is(const struct rp_key *key, const void *object, const char *word)
+{
+    return rp_key_number(key, object) == (uint64_t)rp_word_index(key->words, word);
 }
 
 /* The expected value of a number of this kind, for messages. */
@@ -327,7 +342,7 @@ static int set_sections(const struct rp_key *key, struct rp_config *config, cons
     uint32_t sections = 0;
     char *copy = strdup(text), *rest = copy;
     if (!copy)
-        return rp_fail(error, -ENOMEM, NULL, "out of memory while reading the config");
+        return rp_key_no_memory(error);
     int code = 0;
     for (char *word; code == 0 && (word = strsep(&rest, ",")) != NULL;) {
         word += strspn(word, " ");
@@ -377,7 +392,7 @@ static int set_text(const struct rp_key *key, void *object, const char *text,
     char *copy = beside_file && !directory ? NULL : rp_config_path_behind(directory, text);
     free(directory);
     if (!copy)
-        return rp_fail(error, -ENOMEM, NULL, "out of memory while reading the config");
+        return rp_key_no_memory(error);
     char **field = (char **)((char *)object + key->offset);
     free(*field);
     *field = copy;
@@ -450,22 +465,23 @@ static bool is_text(const struct rp_key *key)
            key->kind == RP_KIND_COMMAND || key->kind == RP_KIND_NAMES;
 }
 
-void rp_key_set_standards(const struct rp_key *table, size_t count, void *object)
+void rp_key_set_standards(const struct rp_key_list *list, void *object)
 {
     static const struct rp_key_place nowhere = {0};
-    for (size_t i = 0; i < count; i++)
-        if (table[i].standard[0] != '(' && !is_text(&table[i]) && !rp_key_is_nested(&table[i])) {
-            int code = rp_key_set(&table[i], object, table[i].standard, nowhere, NULL);
-            RP_ASSERT(code == 0);
-        }
+    for (size_t i = 0; i < list->count; i++) {
+        const struct rp_key *key = &list->keys[i];
+        if (key->standard[0] == '(' || is_text(key) || rp_key_is_nested(key))
+            continue;
+        int code = rp_key_set(key, object, key->standard, nowhere, NULL);
+        RP_ASSERT(code == 0);
+    }
 }
 
-int rp_key_fill_texts(const struct rp_key *table, size_t count, void *object,
-                      struct rp_error *error)
+int rp_key_fill_texts(const struct rp_key_list *list, void *object, struct rp_error *error)
 {
     static const struct rp_key_place nowhere = {0};
-    for (size_t i = 0; i < count; i++) {
-        const struct rp_key *key = &table[i];
+    for (size_t i = 0; i < list->count; i++) {
+        const struct rp_key *key = &list->keys[i];
         if (key->standard[0] == '(' || !is_text(key) || *(char **)((char *)object + key->offset))
             continue;
         int code = rp_key_set(key, object, key->standard, nowhere, error);
@@ -475,9 +491,9 @@ int rp_key_fill_texts(const struct rp_key *table, size_t count, void *object,
     return 0;
 }
 
-void rp_key_free_texts(const struct rp_key *table, size_t count, void *object)
+void rp_key_free_texts(const struct rp_key_list *list, void *object)
 {
-    for (size_t i = 0; i < count; i++)
-        if (is_text(&table[i]))
-            free(*(char **)((char *)object + table[i].offset));
+    for (size_t i = 0; i < list->count; i++)
+        if (is_text(&list->keys[i]))
+            free(*(char **)((char *)object + list->keys[i].offset));
 }

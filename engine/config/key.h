@@ -358,8 +358,11 @@ struct rp_key_list {
     const struct rp_key *keys;
     size_t count;
 };
-extern const struct rp_key_list rp_source_key_list, rp_stage_key_list, rp_deal_key_list,
-    rp_cost_key_list, rp_limits_key_list;
+extern const struct rp_key_list rp_config_key_list, rp_source_key_list, rp_stage_key_list,
+    rp_deal_key_list, rp_cost_key_list, rp_limits_key_list;
+
+/** The place of a key in its list, by its present name; list->count without such a key. */
+size_t rp_key_index(const struct rp_key_list *list, const char *name);
 
 /* One row of a table, of a field of struct `type`. */
 #define RP_KEY_ROW(type, key, field, kind, words, standard, least, most, help)                     \
@@ -384,9 +387,12 @@ int rp_key_fail(struct rp_key_place place, const char *key, const char *hint,
                 struct rp_error *error, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
+/** -ENOMEM, while a config is read. */
+int rp_key_no_memory(struct rp_error *error);
+
 /** Find the key of that name, or of an older name; dashes count as underscores. An unknown name is
  * an error that names the nearest key. */
-RP_MUST_CHECK int rp_key_find(const struct rp_key *table, size_t count, const char *name,
+RP_MUST_CHECK int rp_key_find(const struct rp_key_list *list, const char *name,
                               struct rp_key_place place, const struct rp_key **key_out,
                               struct rp_error *error);
 
@@ -409,11 +415,15 @@ bool rp_key_is_nested(const struct rp_key *key);
 uint64_t rp_key_number(const struct rp_key *key, const void *object);
 
 /** Set every field that is not a text to its default. */
-void rp_key_set_standards(const struct rp_key *table, size_t count, void *object);
+void rp_key_set_standards(const struct rp_key_list *list, void *object);
 /** Set every text that is still NULL to its default. */
-RP_MUST_CHECK int rp_key_fill_texts(const struct rp_key *table, size_t count, void *object,
+RP_MUST_CHECK int rp_key_fill_texts(const struct rp_key_list *list, void *object,
                                     struct rp_error *error);
-void rp_key_free_texts(const struct rp_key *table, size_t count, void *object);
+void rp_key_free_texts(const struct rp_key_list *list, void *object);
+
+/** Whether the field of a choice has this word; RP_KEY_IS: of a key of the config. */
+bool rp_key_is(const struct rp_key *key, const void *object, const char *word);
+#define RP_KEY_IS(config, key, word) rp_key_is(&rp_config_key_table[RP_KEY_##key], config, word)
 
 /** The number of the word among "a|b|c", or -1. */
 int rp_word_index(const char *words, const char *word);
@@ -466,6 +476,10 @@ struct rp_key_place rp_config_nested_place(const struct rp_config *config, enum 
 struct rp_key_place rp_config_source_place(const struct rp_config *config,
                                            const struct rp_config_source *source,
                                            enum rp_source_key_index key);
+
+/** rp_key_fail at the place of a key of the config. */
+#define RP_KEY_FAIL(config, key, hint, error, ...)                                                 \
+    rp_key_fail(rp_config_key_place(config, RP_KEY_##key), #key, hint, error, __VA_ARGS__)
 
 /** Append a source with defaults; NULL when out of memory. */
 struct rp_config_source *rp_config_add_source(struct rp_config *config);

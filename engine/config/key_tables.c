@@ -34,6 +34,7 @@ static const struct rp_key limits_keys[] = {
     RP_LIMITS_KEYS(RP_LIMITS_ROW)
 #undef RP_LIMITS_ROW
 };
+const struct rp_key_list rp_config_key_list = {rp_config_key_table, RP_KEY_COUNT};
 const struct rp_key_list rp_source_key_list = {rp_source_key_table, RP_SOURCE_KEY_COUNT};
 const struct rp_key_list rp_stage_key_list = {rp_stage_key_table, RP_STAGE_KEY_COUNT};
 const struct rp_key_list rp_deal_key_list = {deal_keys, RP_ARRAY_COUNT(deal_keys)};

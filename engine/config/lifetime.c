@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lifetime.c — the defaults of a config, and freeing it. */
-#include <string.h>
 
 #include "base/bits.h"
 #include "base/mem.h"
@@ -17,7 +16,7 @@ _Static_assert(RP_DTYPE_U16 == 1 && RP_DTYPE_I32 == 2 && RP_DTYPE_I64 == 3,
 void rp_config_init(struct rp_config *config)
 {
     *config = (struct rp_config){0};
-    rp_key_set_standards(rp_config_key_table, RP_KEY_COUNT, config);
+    rp_key_set_standards(&rp_config_key_list, config);
     rp_config_cost_set_standard(&config->cost);
 }
 
@@ -37,7 +36,7 @@ void rp_config_free(struct rp_config *config)
     rp_config_free_sources(config);
     for (size_t i = 0; i < RP_ARRAY_COUNT(nested); i++)
         rp_key_free_nested(&rp_config_key_table[nested[i]], config);
-    rp_key_free_texts(rp_config_key_table, RP_KEY_COUNT, config);
+    rp_key_free_texts(&rp_config_key_list, config);
     free(config->batches.stages);
     free(config->path);
     free(config->called);

@@ -31,11 +31,6 @@ static void *append(void **array, uint32_t *count, size_t bytes)
 }
 #define APPEND(list, array) append((void **)&(list)->array, &(list)->count, sizeof *(list)->array)
 
-static int no_memory(const struct rp_yaml *reader)
-{
-    return rp_fail(reader->error, -ENOMEM, NULL, "out of memory while reading the config");
-}
-
 static struct rp_config_place in_text(struct rp_key_place place)
 {
     return (struct rp_config_place){place.line, place.column};
@@ -115,7 +110,7 @@ static int read_deal(struct rp_yaml *reader, const struct rp_key *key, struct rp
     struct rp_config_place places[16] = {{0, 0}};
     RP_ASSERT(rp_deal_key_list.count <= RP_ARRAY_COUNT(places));
     *deal = (struct rp_config_deal){.mode = RP_DEAL_OFF, .place = in_text(place)};
-    rp_key_set_standards(rp_deal_key_list.keys, rp_deal_key_list.count, deal);
+    rp_key_set_standards(&rp_deal_key_list, deal);
     if (node->type == YAML_MAPPING_NODE) {
         deal->mode = RP_DEAL_GIVEN;
         int code = rp_yaml_mapping(reader, node, &rp_deal_key_list, deal, places);
@@ -143,7 +138,7 @@ static int read_cost(struct rp_yaml *reader, const struct rp_key *key, struct rp
     struct rp_key_place place = rp_yaml_place(reader, node);
     struct rp_config_place places[RP_COST_KEYS_MAX] = {{0, 0}};
     RP_ASSERT(rp_cost_key_list.count <= RP_ARRAY_COUNT(places));
-    rp_key_set_standards(rp_cost_key_list.keys, rp_cost_key_list.count, cost);
+    rp_key_set_standards(&rp_cost_key_list, cost);
     if (node->type == YAML_MAPPING_NODE) {
         int code = rp_yaml_mapping(reader, node, &rp_cost_key_list, cost, places);
         return code < 0 ? code : rp_config_cost_finish(cost, places, place, reader->error);
@@ -179,7 +174,7 @@ static int read_range(struct rp_yaml *reader, const char *name, struct rp_config
         return rp_key_fail(place, name, NULL, reader->error, "more than %u ranges", RANGES_MAX);
     struct rp_config_range *range = APPEND(ranges, ranges);
     if (!range)
-        return no_memory(reader);
+        return rp_key_no_memory(reader->error);
     range->place = in_text(place);
     size_t bytes = strcspn(text, "-");
     snprintf(first, sizeof first, "%.*s", (int)rp_min_u64(bytes, sizeof first - 1), text);
@@ -252,7 +247,7 @@ static int add_repeat(struct rp_yaml *reader, const struct rp_key *key,
                                      .place = in_text(rp_yaml_place(reader, value))};
     if (!added.expression || !APPEND(repeats, entries)) {
         free(added.expression);
-        return no_memory(reader);
+        return rp_key_no_memory(reader->error);
     }
     uint32_t at = repeats->count - 1; /* ascending */
     for (; at > 0 && repeats->entries[at - 1].count >= added.count; at--)
@@ -346,7 +341,7 @@ static int add_pair(struct rp_yaml *reader, const struct rp_key *key,
                            "the stages name sources more than %u times", PAIRS_MAX);
     struct rp_config_of_source *added = APPEND(map, pairs);
     if (!added || !(added->name = strdup(name)))
-        return no_memory(reader);
+        return rp_key_no_memory(reader->error);
     added->place = in_text(rp_yaml_place(reader, node));
     if (key->kind == RP_KIND_WEIGHTS)
         return read_weight(reader, key, &added->number, value);
@@ -378,7 +373,7 @@ static int add_stage(struct rp_yaml *reader, const struct rp_key *key,
                            "more than %u stages", STAGES_MAX);
     struct rp_config_stage *stage = APPEND(stages, stages);
     if (!stage)
-        return no_memory(reader);
+        return rp_key_no_memory(reader->error);
     stage->place = in_text(rp_yaml_place(reader, node));
     return rp_yaml_mapping(reader, node, &rp_stage_key_list, stage, stage->places);
 }

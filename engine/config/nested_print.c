@@ -53,29 +53,29 @@ static void put_until(struct line *line, const struct rp_config_until *until)
                                          : " steps");
 }
 
-/* Fields of a mapping, without those that have their defaults, or are 0 as they were not given.
- * Bits of `kept`: keys that have no default here. */
+/* Fields of a mapping: the ones in `kept`, bits in the order of the list; and, if is_whole, the
+ * others but those that have their defaults, or are 0 as they were not given. */
 static void put_fields(struct line *line, const struct rp_key_list *list, uint32_t kept,
-                       const void *object)
+                       bool is_whole, const void *object)
 {
     const char *lead = "{";
     for (size_t i = 0; i < list->count; i++) {
         char value[NUMBER_BYTES];
         rp_key_print(&list->keys[i], object, value, sizeof value);
         bool is_unset = list->keys[i].standard[0] == '(' && !strcmp(value, "0");
-        if (!(kept >> i & 1) && (is_unset || !strcmp(value, list->keys[i].standard)))
+        if (!(kept >> i & 1) && (!is_whole || is_unset || !strcmp(value, list->keys[i].standard)))
             continue;
         put(line, "%s%s: %s", lead, list->keys[i].name, value);
         lead = ", ";
     }
-    put(line, "}");
+    put(line, "%s}", lead[0] == '{' ? lead : "");
 }
 
 static void put_deal(struct line *line, const struct rp_key *key, const struct rp_config_deal *deal)
 {
     bool is_declared = (deal->sets & RP_DEAL_DECLARED) == RP_DEAL_DECLARED;
     if (deal->mode == RP_DEAL_GIVEN)
-        put_fields(line, &rp_deal_key_list, is_declared ? 0 : deal->sets, deal);
+        put_fields(line, &rp_deal_key_list, is_declared ? 0 : deal->sets, true, deal);
     else
         put(line, "%s", deal->mode == RP_DEAL_AUTO ? strchr(key->words, '|') + 1 : "off");
 }
@@ -83,23 +83,9 @@ static void put_deal(struct line *line, const struct rp_key *key, const struct r
 static void put_cost(struct line *line, const struct rp_config_cost *cost)
 {
     if (cost->hidden || cost->attention_window)
-        put_fields(line, &rp_cost_key_list, 0, cost);
+        put_fields(line, &rp_cost_key_list, 0, true, cost);
     else
         put(line, "%" PRIu32, cost->cost.k);
-}
-
-static void put_limits(struct line *line, const struct rp_config_limits *limits)
-{
-    const char *lead = "{";
-    for (size_t i = 0; i < rp_limits_key_list.count; i++) {
-        char value[NUMBER_BYTES];
-        if (!(limits->sets >> i & 1))
-            continue;
-        rp_key_print(&rp_limits_key_list.keys[i], limits, value, sizeof value);
-        put(line, "%s%s: %s", lead, rp_limits_key_list.keys[i].name, value);
-        lead = ", ";
-    }
-    put(line, limits->sets ? "}" : "{}");
 }
 
 static void put_by_source(struct line *line, const struct rp_key *key,
@@ -114,7 +100,7 @@ static void put_by_source(struct line *line, const struct rp_key *key,
         if (key->kind == RP_KIND_FILES) {
             put_text(line, pair->path);
         } else if (key->kind == RP_KIND_LIMITS) {
-            put_limits(line, &pair->limits);
+            put_fields(line, &rp_limits_key_list, pair->limits.sets, false, &pair->limits);
         } else if (key->kind == RP_KIND_WEIGHTS) {
             rp_text_millionths(pair->number, number, sizeof number);
             put(line, "%s", number);

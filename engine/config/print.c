@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* print.c — the keys and their values as texts: for help, for messages, for `ringpack config`. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/bits.h"
 #include "base/text.h"
 #include "config/key.h"
 
@@ -61,44 +59,50 @@ static const char *type_text(const struct rp_key *key)
 }
 
 /* Threads may race here: all write the same values. */
-static const struct rp_config_key *describe(const struct rp_key *table, size_t count,
+static const struct rp_config_key *describe(const struct rp_key_list *list,
                                             struct rp_config_key *keys)
 {
-    for (size_t i = 0; i < count && !keys[i].name; i++)
-        keys[i] = (struct rp_config_key){table[i].name, type_text(&table[i]), table[i].standard,
-                                         table[i].help};
+    for (size_t i = 0; i < list->count && !keys[i].name; i++) {
+        const struct rp_key *key = &list->keys[i];
+        keys[i] = (struct rp_config_key){key->name, type_text(key), key->standard, key->help};
+    }
     return keys;
 }
 
 const struct rp_config_key *rp_config_keys(void)
 {
     static struct rp_config_key keys[RP_KEY_COUNT + 1];
-    return describe(rp_config_key_table, RP_KEY_COUNT, keys);
+    return describe(&rp_config_key_list, keys);
 }
 
 const struct rp_config_key *rp_config_source_keys(void)
 {
     static struct rp_config_key keys[RP_SOURCE_KEY_COUNT + 1];
-    return describe(rp_source_key_table, RP_SOURCE_KEY_COUNT, keys);
+    return describe(&rp_source_key_list, keys);
 }
 
 const struct rp_config_key *rp_config_stage_keys(void)
 {
     static struct rp_config_key keys[RP_STAGE_KEY_COUNT + 1];
-    return describe(rp_stage_key_table, RP_STAGE_KEY_COUNT, keys);
+    return describe(&rp_stage_key_list, keys);
 }
 
-static void print_named(const struct rp_key *table, size_t count, const void *object,
-                        const char *name, char *text, size_t bytes)
+/* The place of a key that is there. */
+static size_t known(const struct rp_key_list *list, const char *name)
 {
-    size_t i = 0;
-    while (i < count && strcmp(table[i].name, name) != 0)
-        i++;
-    RP_ASSERT(i < count);
-    if (rp_key_is_nested(&table[i]))
-        rp_key_print_nested(&table[i], object, text, bytes);
+    size_t i = rp_key_index(list, name);
+    RP_ASSERT(i < list->count);
+    return i;
+}
+
+static void print_named(const struct rp_key_list *list, const void *object, const char *name,
+                        char *text, size_t bytes)
+{
+    const struct rp_key *key = &list->keys[known(list, name)];
+    if (rp_key_is_nested(key))
+        rp_key_print_nested(key, object, text, bytes);
     else
-        rp_key_print(&table[i], object, text, bytes);
+        rp_key_print(key, object, text, bytes);
 }
 
 bool rp_config_sections_doubt(const struct rp_config *config, char *text, size_t bytes)
@@ -119,7 +123,7 @@ bool rp_config_sections_doubt(const struct rp_config *config, char *text, size_t
 void rp_config_value_text(const struct rp_config *config, const char *name, char *text,
                           size_t bytes)
 {
-    print_named(rp_config_key_table, RP_KEY_COUNT, config, name, text, bytes);
+    print_named(&rp_config_key_list, config, name, text, bytes);
 }
 
 void rp_config_source_value_text(const struct rp_config_source *source, const char *name,
@@ -128,24 +132,16 @@ void rp_config_source_value_text(const struct rp_config_source *source, const ch
     bool is_set = source->places[RP_SOURCE_KEY_max_epochs].line != 0;
     text[0] = '\0';
     if (is_set || strcmp(name, rp_source_key_table[RP_SOURCE_KEY_max_epochs].name) != 0)
-        print_named(rp_source_key_table, RP_SOURCE_KEY_COUNT, source, name, text, bytes);
+        print_named(&rp_source_key_list, source, name, text, bytes);
 }
 
 struct rp_config_place rp_config_source_key_place(const struct rp_config_source *source,
                                                   const char *key)
 {
-    size_t i = 0;
-    while (i < RP_SOURCE_KEY_COUNT && strcmp(rp_source_key_table[i].name, key) != 0)
-        i++;
-    RP_ASSERT(i < RP_SOURCE_KEY_COUNT);
-    return source->places[i];
+    return source->places[known(&rp_source_key_list, key)];
 }
 
 bool rp_config_stage_gives(const struct rp_config_stage *stage, const char *key)
 {
-    size_t i = 0;
-    while (i < RP_STAGE_KEY_COUNT && strcmp(rp_stage_key_table[i].name, key) != 0)
-        i++;
-    RP_ASSERT(i < RP_STAGE_KEY_COUNT);
-    return stage->places[i].line != 0;
+    return stage->places[known(&rp_stage_key_list, key)].line != 0;
 }

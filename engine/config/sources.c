@@ -15,7 +15,7 @@ struct rp_config_source *rp_config_add_source(struct rp_config *config)
     config->sources = grown;
     struct rp_config_source *source = &grown[config->source_count++];
     *source = (struct rp_config_source){0};
-    rp_key_set_standards(rp_source_key_table, RP_SOURCE_KEY_COUNT, source);
+    rp_key_set_standards(&rp_source_key_list, source);
     return source;
 }
 
@@ -46,6 +46,6 @@ void rp_config_source_free(struct rp_config_source *source)
     free(source->shards);
     free(source->patterns);
     rp_key_free_nested(&rp_source_key_table[RP_SOURCE_KEY_repeat], source);
-    rp_key_free_texts(rp_source_key_table, RP_SOURCE_KEY_COUNT, source);
+    rp_key_free_texts(&rp_source_key_list, source);
     *source = (struct rp_config_source){0};
 }

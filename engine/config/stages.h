@@ -6,7 +6,6 @@
 #define RP_CONFIG_STAGES_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "base/cost.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* streams.c — choose one of the streams of a config: its keys are set in the config of the run. A
  * chosen config is like one that was written for this stream only. */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,11 +10,6 @@
 #include "corpus/index/index.h"
 
 #define MAIN_STREAM "train"
-
-static int no_memory(struct rp_error *error)
-{
-    return rp_fail(error, -ENOMEM, NULL, "out of memory while reading the config");
-}
 
 static struct rp_key_place place_of(const struct rp_config *config,
                                     const struct rp_config_named_stream *stream)
@@ -86,12 +80,12 @@ static int make_other(struct rp_config *config, const struct rp_config_named_str
 {
     char *run = rp_asprintf("%s.%s", config->run ? config->run : "default", stream->name);
     if (!run)
-        return no_memory(error);
+        return rp_key_no_memory(error);
     free(config->run);
     config->run = run;
     config->is_repeated = true;
     free(config->checkpoint_dir);
-    return (config->checkpoint_dir = strdup("none")) ? 0 : no_memory(error);
+    return (config->checkpoint_dir = strdup("none")) ? 0 : rp_key_no_memory(error);
 }
 
 /* An index at the top has the sources at the top, and not the sources of the stream. */

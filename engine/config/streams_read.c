@@ -2,7 +2,6 @@
 /* streams_read.c — read the value of `streams`. The keys of a stream are kept as YAML on one line.
  * They are checked here in a config of their own, so that a mistake has its line and column. */
 #include <ctype.h>
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,22 +16,14 @@ static const enum rp_key_index common_keys[] = {
     RP_KEY_replicas, RP_KEY_streams, RP_KEY_stream,        RP_KEY_log_format,
 };
 
-static int no_memory(struct rp_error *error)
-{
-    return rp_fail(error, -ENOMEM, NULL, "out of memory while reading the config");
-}
-
 /* ---- a node as text -------------------------------------------------------------------------- */
 
 static void put_scalar(FILE *out, const yaml_node_t *node)
 {
     bool is_plain = node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
     const unsigned char *text = node->data.scalar.value;
-    if (is_plain && (!*text || !strcmp((const char *)text, "~"))) {
-        fputs("null", out);
-        return;
-    }
-    if (is_plain && !strcmp((const char *)text, "null")) {
+    if (is_plain &&
+        (!*text || !strcmp((const char *)text, "~") || !strcmp((const char *)text, "null"))) {
         fputs("null", out);
         return;
     }
@@ -108,13 +99,12 @@ static bool is_empty(const yaml_node_t *node)
 static int check_keys(struct rp_yaml *reader, struct rp_config_named_stream *stream,
                       const yaml_node_t *node)
 {
-    static const struct rp_key_list keys = {rp_config_key_table, RP_KEY_COUNT};
     struct rp_config_place places[RP_KEY_COUNT] = {{0, 0}};
     struct rp_config own;
     struct rp_yaml sub = *reader;
     rp_config_init(&own);
     sub.config = &own;
-    int code = rp_yaml_mapping(&sub, node, &keys, &own, places);
+    int code = rp_yaml_mapping(&sub, node, &rp_config_key_list, &own, places);
     reader->shards = sub.shards;
     reader->pairs = sub.pairs;
     for (size_t i = 0; i < sizeof common_keys / sizeof *common_keys && code == 0; i++) {
@@ -163,7 +153,7 @@ static int add_stream(struct rp_yaml *reader, const struct rp_key *key,
     stream->keys = is_empty(node) ? strdup("{}") : text_of(reader, node);
     streams->count++;
     if (!stream->name || !stream->keys)
-        return no_memory(reader->error);
+        return rp_key_no_memory(reader->error);
     return is_empty(node) ? 0 : check_keys(reader, stream, node);
 }
 
@@ -178,7 +168,7 @@ int rp_yaml_streams(struct rp_yaml *reader, const struct rp_key *key,
                            reader->error, "expected a stream, found an empty mapping");
     streams->streams = rp_calloc(RP_STREAMS_MAX, sizeof *streams->streams);
     if (!streams->streams)
-        return no_memory(reader->error);
+        return rp_key_no_memory(reader->error);
     int code = 0;
     for (yaml_node_pair_t *pair = node->data.mapping.pairs.start;
          code == 0 && pair < node->data.mapping.pairs.top; pair++)

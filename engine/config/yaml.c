@@ -12,7 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/bits.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -65,7 +64,7 @@ static int read_source(struct rp_yaml *reader, const yaml_node_t *node)
                            SOURCES_MAX);
     struct rp_config_source *source = rp_config_add_source(reader->config);
     if (!source)
-        return rp_fail(reader->error, -ENOMEM, NULL, "out of memory while reading the config");
+        return rp_key_no_memory(reader->error);
     source->line = place.line;
     if (node->type != YAML_MAPPING_NODE)
         return add_shard(reader, source, node);
@@ -145,7 +144,6 @@ static int replace_value(struct rp_yaml *reader, const struct rp_key *key, void 
 
 static int read_document(struct rp_yaml *reader)
 {
-    static const struct rp_key_list keys = {rp_config_key_table, RP_KEY_COUNT};
     const yaml_node_t *root = yaml_document_get_root_node(&reader->document);
     struct rp_key_place top = {reader->path, 0, 0};
     const char *hint = "a config starts with `sources:`, `seq_len:` and `batch_size:`";
@@ -161,7 +159,7 @@ static int read_document(struct rp_yaml *reader)
                            rp_yaml_word(root));
     }
     struct rp_config_place places[RP_KEY_COUNT] = {{0, 0}};
-    int code = rp_yaml_mapping(reader, root, &keys, reader->config, places);
+    int code = rp_yaml_mapping(reader, root, &rp_config_key_list, reader->config, places);
     for (size_t i = 0; i < RP_KEY_COUNT && code == 0; i++)
         if (places[i].line && (!reader->stream || reader->config->lines[i] != RP_CONFIG_OPTION))
             reader->config->lines[i] = places[i].line;
@@ -341,7 +339,7 @@ int rp_config_read_stream(struct rp_config *config, const struct rp_config_named
                              .value = replace_value,
                              .error = error};
     if (!is_option && !reader.directory)
-        return rp_fail(error, -ENOMEM, NULL, "out of memory while reading the config");
+        return rp_key_no_memory(error);
     int code = read_text(&reader, stream->keys, strlen(stream->keys));
     free(reader.directory);
     return code;

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* yaml_reader — see yaml_reader.h. */
 #include "config/yaml_reader.h"
 
 #include <string.h>
-
-#include "base/bits.h"
 
 struct rp_key_place rp_yaml_place(const struct rp_yaml *reader, const yaml_node_t *node)
 {
@@ -54,7 +51,7 @@ static int read_key(struct rp_yaml *reader, const struct rp_key_list *list,
     const char *name = NULL;
     int code = rp_yaml_text(reader, node, "key", &name);
     if (code == 0)
-        code = rp_key_find(list->keys, list->count, name, place, key, reader->error);
+        code = rp_key_find(list, name, place, key, reader->error);
     if (code < 0)
         return code;
     size_t number = (size_t)(*key - list->keys);

@@ -51,8 +51,10 @@ void rp_balance_add(struct rp_balance *balance, const struct rp_balance_shape *s
         add_step(balance, shape, cost, order, i * shape->step);
 }
 
-int rp_balance_order(const struct rp_deal *deal, const uint64_t *cost, uint32_t rows,
-                     uint32_t *order)
+/* Set order[i] to the row at place i when each window of deal->window rows is dealt, the first from
+ * row 0. */
+static int order_rows(const struct rp_deal *deal, const uint64_t *cost, uint32_t rows,
+                      uint32_t *order)
 {
     for (uint64_t row = 0; row < rows; row += deal->window) {
         uint32_t count = (uint32_t)rp_min_u64(deal->window, rows - row);
@@ -74,7 +76,7 @@ int rp_balance_dealt(struct rp_balance *balance, const struct rp_balance_shape *
         return 0;
     }
     uint32_t *order = rp_calloc(rows, sizeof *order);
-    int code = order ? rp_balance_order(deal, cost, rows, order) : -ENOMEM;
+    int code = order ? order_rows(deal, cost, rows, order) : -ENOMEM;
     if (code >= 0)
         rp_balance_add(balance, shape, cost, order, rows);
     free(order);
@@ -86,24 +88,10 @@ uint64_t rp_balance_window_bytes(uint32_t rows, uint64_t fragments)
     return rp_planner_window_bytes(rows, fragments);
 }
 
-static double ratio(rp_cost_sum part, uint64_t factor, rp_cost_sum whole)
-{
-    return whole > 0 ? (double)part * (double)factor / (double)whole : 1;
-}
-
-double rp_balance_of_steps(const struct rp_balance *balance, const struct rp_balance_shape *shape)
-{
-    return ratio(balance->step, shape->ranks, balance->total);
-}
-
 double rp_balance_of_micro_steps(const struct rp_balance *balance,
                                  const struct rp_balance_shape *shape)
 {
-    return ratio(balance->micro_step, shape->ranks, balance->total);
-}
-
-double rp_balance_of_micro_batches(const struct rp_balance *balance,
-                                   const struct rp_balance_shape *shape)
-{
-    return ratio(balance->largest, shape->step / shape->bundle, balance->total);
+    if (balance->total == 0)
+        return 1;
+    return (double)balance->micro_step * shape->ranks / (double)balance->total;
 }

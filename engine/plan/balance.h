@@ -36,11 +36,6 @@ struct rp_balance {
 void rp_balance_add(struct rp_balance *balance, const struct rp_balance_shape *shape,
                     const uint64_t *cost, const uint32_t *order, uint32_t rows);
 
-/** Set order[i] to the row at place i when each window of deal->window rows is dealt, the first
- * from row 0. The only error is -ENOMEM. */
-RP_MUST_CHECK int rp_balance_order(const struct rp_deal *deal, const uint64_t *cost, uint32_t rows,
-                                   uint32_t *order);
-
 /** rp_balance_add with windows dealt. NULL or a window of 0 rows: without deal. The only error is
  * -ENOMEM. */
 RP_MUST_CHECK int rp_balance_dealt(struct rp_balance *balance, const struct rp_balance_shape *shape,
@@ -49,12 +44,8 @@ RP_MUST_CHECK int rp_balance_dealt(struct rp_balance *balance, const struct rp_b
 /** Memory that a plan needs for a window of `rows` rows with that many fragments. */
 uint64_t rp_balance_window_bytes(uint32_t rows, uint64_t fragments);
 
-/* Over the time of perfect balance, >= 1; 1 without a step or a cost. */
-double rp_balance_of_steps(const struct rp_balance *balance, const struct rp_balance_shape *shape);
+/** The time of micro_step over that of perfect balance, >= 1; 1 without a step or a cost. */
 double rp_balance_of_micro_steps(const struct rp_balance *balance,
                                  const struct rp_balance_shape *shape);
-/** The costliest micro-batch of a step, by the mean one. */
-double rp_balance_of_micro_batches(const struct rp_balance *balance,
-                                   const struct rp_balance_shape *shape);
 
 #endif

@@ -29,7 +29,7 @@ struct rp_plan_blocks rp_plan_blocks(const struct rp_plan *plan)
     const struct rp_plan_config *config = &plan->config;
     struct rp_plan_blocks blocks;
     if (plan->v2) {
-        const struct rp_stream_fixed *fixed = &rp_calendar_spec(plan->v2->calendar)->fixed;
+        const struct rp_stream_fixed *fixed = &rp_calendar_spec(plan->v2->now.calendar)->fixed;
         blocks = blocks_of(fixed->shuffle, fixed->block_documents, fixed->window_blocks);
         blocks.lanes = 1;
         blocks.sources = plan->v2->spec.source_count;
@@ -43,31 +43,27 @@ struct rp_plan_blocks rp_plan_blocks(const struct rp_plan *plan)
 
 /* ---- version 2 ------------------------------------------------------------------------------- */
 
-/* The state of a source of the config: after all rows that are planned, or before the
- * present deal window. NULL: it has not joined. */
-static const struct rp_source_state *source_state(struct rp_plan_v2 *v2, uint32_t source,
-                                                  bool is_before_window)
+/* The state of a source of the config before the next row and its deal window. NULL: it has not
+ * joined. */
+static const struct rp_source_state *state_before_window(struct rp_plan_v2 *v2, uint32_t source)
 {
-    uint32_t number = v2->numbers[source];
-    if (number == RP_NO_NUMBER)
-        return NULL;
-    struct rp_stream_position at = rp_planner_position(v2->rows);
-    if (is_before_window && at.window_first != at.window_end) {
-        const struct rp_snapshot *state = rp_v2_state(v2);
-        return state && number < state->source_count ? &state->sources[number] : NULL;
-    }
-    return rp_planner_reached(v2->rows, number);
+    uint32_t number = v2->now.numbers[source];
+    struct rp_stream_position at = rp_planner_position(v2->now.rows);
+    if (number == RP_NO_NUMBER || at.window_first == at.window_end)
+        return rp_v2_reached(v2, source);
+    const struct rp_snapshot *state = rp_v2_state(v2);
+    return state && number < state->source_count ? &state->sources[number] : NULL;
 }
 
 static bool v2_order(struct rp_plan_v2 *v2, uint32_t source, struct rp_block_order *order)
 {
-    const struct rp_source_state *state = source_state(v2, source, false);
-    const struct rp_stream_fixed *fixed = &rp_calendar_spec(v2->calendar)->fixed;
+    const struct rp_source_state *state = rp_v2_reached(v2, source);
+    const struct rp_stream_fixed *fixed = &rp_calendar_spec(v2->now.calendar)->fixed;
     const struct rp_stream_source *of = &v2->spec.sources[source];
     if (!state || state->documents == 0)
         return false;
-    uint32_t number = v2->numbers[source];
-    const struct rp_stage *stage = rp_calendar_at(v2->calendar, rp_planner_row(v2->rows));
+    uint32_t number = v2->now.numbers[source];
+    const struct rp_stage *stage = rp_calendar_at(v2->now.calendar, rp_planner_row(v2->now.rows));
     *order = (struct rp_block_order){
         .order = {.shuffle = fixed->shuffle, .source = source},
         .documents = state->documents,
@@ -122,8 +118,9 @@ static uint64_t documents_in_block(const struct rp_block_order *order)
 
 static uint64_t v2_position(struct rp_plan_v2 *v2, uint32_t source, bool is_window)
 {
-    const struct rp_source_state *state = source_state(v2, source, is_window);
-    const struct rp_stream_fixed *fixed = &rp_calendar_spec(v2->calendar)->fixed;
+    const struct rp_source_state *state = is_window ? state_before_window(v2, source)
+                                                    : rp_v2_reached(v2, source);
+    const struct rp_stream_fixed *fixed = &rp_calendar_spec(v2->now.calendar)->fixed;
     const struct rp_stream_source *of = &v2->spec.sources[source];
     bool is_block = fixed->shuffle == RP_SHUFFLE_BLOCK;
     uint64_t documents = is_block ? fixed->block_documents : RP_PLAIN_DOCUMENTS;

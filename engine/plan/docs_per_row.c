@@ -10,9 +10,6 @@
 #include "base/defect.h"
 #include "base/mem.h"
 
-#define RUNS 64u /* runs of neighbouring documents, whose lengths share pages of the index */
-#define RUN_DOCUMENTS 64u
-#define SAMPLE_MAX ((uint64_t)RUNS * RUN_DOCUMENTS)
 #define STANDARD_MIN 32u
 #define SHORT_SHARE 100u /* the shortest documents hold 1/SHORT_SHARE of the tokens */
 /* Open rows are part of the state token, and every batch carries a state token. */
@@ -21,23 +18,17 @@
 #define COST_DOCUMENTS_MAX (1u << 18)
 
 struct sample {
-    uint64_t lengths[SAMPLE_MAX];
+    uint64_t lengths[RP_SAMPLE_MAX];
     uint32_t count;
 };
 
-/* Take the lengths of all documents, or of 64 evenly spread runs of 64 documents, which include the
- * first and the last. Empty and damaged documents are left out. */
+/* Empty and damaged documents are left out. */
 static void take_sample(struct sample *sample, const struct rp_plan_source *source)
 {
-    uint64_t n = source->documents, sampled = rp_min_u64(n, SAMPLE_MAX);
+    uint64_t sampled = rp_min_u64(source->documents, RP_SAMPLE_MAX);
     sample->count = 0;
     for (uint64_t i = 0; i < sampled; i++) {
-        uint64_t document = i;
-        if (n > SAMPLE_MAX) { /* run * (n - 64) / 63, which could overflow */
-            uint64_t run = i / RUN_DOCUMENTS, last = n - RUN_DOCUMENTS, gaps = RUNS - 1;
-            document = last / gaps * run + last % gaps * run / gaps + i % RUN_DOCUMENTS;
-        }
-        uint64_t length = source->length(source->lengths, document);
+        uint64_t length = source->length(source->lengths, rp_sample_document(source->documents, i));
         if (length != 0 && length != RP_LENGTH_BAD)
             sample->lengths[sample->count++] = length;
     }
@@ -69,10 +60,19 @@ uint64_t rp_docs_wanted(const uint32_t *sizes, uint32_t count, uint32_t seq_len)
     return rp_div_up(seq_len, low) + 1;
 }
 
+uint32_t rp_docs_standard(uint32_t seq_len, uint64_t wanted, uint64_t open_rows)
+{
+    uint64_t least = rp_min_u64(seq_len, rp_max_u64(STANDARD_MIN, seq_len / 32));
+    uint64_t most = RP_DEFECT(ignore_short_documents) ? least : seq_len;
+    if (open_rows)
+        most = OPEN_ROWS_BYTES_MAX / (sizeof(struct rp_fragment) * open_rows);
+    return (uint32_t)rp_max_u64(least, rp_min_u64(wanted, most));
+}
+
 /* A document longer than a row counts as a row. */
 static uint64_t wanted_of(const struct sample *sample, uint32_t seq_len)
 {
-    uint32_t sizes[SAMPLE_MAX];
+    uint32_t sizes[RP_SAMPLE_MAX];
     for (uint32_t i = 0; i < sample->count; i++)
         sizes[i] = (uint32_t)rp_min_u64(sample->lengths[i], seq_len);
     return rp_docs_wanted(sizes, sample->count, seq_len);
@@ -115,7 +115,7 @@ static double cost_of(const struct sample *sample, const struct rp_plan_config *
                       uint32_t limit)
 {
     struct filling filling = {.gap = config->seq_len};
-    uint32_t stride = config->shuffle == RP_SHUFFLE_NONE ? 1 : RUN_DOCUMENTS, begin = 0, at = 0;
+    uint32_t stride = config->shuffle == RP_SHUFFLE_NONE ? 1 : RP_SAMPLE_RUN, begin = 0, at = 0;
     for (uint32_t i = 0; sample->count && i < COST_DOCUMENTS_MAX && filling.rows < COST_ROWS; i++) {
         uint64_t length = sample->lengths[at];
         if (length > config->seq_len && config->long_doc != RP_LONG_DOC_SPLIT)
@@ -133,16 +133,6 @@ static double cost_of(const struct sample *sample, const struct rp_plan_config *
 
 /* ---- all sources ----------------------------------------------------------------------------- */
 
-static uint32_t standard_of(const struct rp_plan_config *config, uint32_t wanted)
-{
-    uint64_t least = rp_min_u64(config->seq_len, rp_max_u64(STANDARD_MIN, config->seq_len / 32));
-    uint64_t most = RP_DEFECT(ignore_short_documents) ? least : config->seq_len;
-    if (config->packing == RP_PACKING_BEST_FIT)
-        most = OPEN_ROWS_BYTES_MAX / (sizeof(struct rp_fragment) *
-                                      rp_max_u64(1, (uint64_t)config->window * config->lanes));
-    return (uint32_t)rp_max_u64(least, rp_min_u64(wanted, most));
-}
-
 int rp_docs_per_row(struct rp_docs_per_row *docs_per_row, const struct rp_plan_config *config,
                     const struct rp_plan_source *sources, uint32_t source_count,
                     struct rp_error *error)
@@ -157,7 +147,10 @@ int rp_docs_per_row(struct rp_docs_per_row *docs_per_row, const struct rp_plan_c
     }
     *docs_per_row = (struct rp_docs_per_row){
         .wanted = (uint32_t)rp_min_u64(wanted, config->seq_len)};
-    docs_per_row->standard = standard_of(config, docs_per_row->wanted);
+    uint64_t open_rows = config->packing != RP_PACKING_BEST_FIT
+                             ? 0
+                             : rp_max_u64(1, (uint64_t)config->window * config->lanes);
+    docs_per_row->standard = rp_docs_standard(config->seq_len, docs_per_row->wanted, open_rows);
     uint32_t limit = config->max_docs_per_row ? config->max_docs_per_row : docs_per_row->standard;
     double weights = 0, cost = 0;
     for (uint32_t s = 0; s < source_count && limit < docs_per_row->wanted; s++) {

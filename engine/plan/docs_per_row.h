@@ -25,6 +25,26 @@ RP_MUST_CHECK int rp_docs_per_row(struct rp_docs_per_row *docs_per_row,
                                   const struct rp_plan_source *sources, uint32_t source_count,
                                   struct rp_error *error);
 
+/* The sample: all documents, or 64 evenly spread runs of neighbours, whose lengths share pages of
+ * the index. The first and the last document are among them. */
+#define RP_SAMPLE_RUN 64u
+#define RP_SAMPLE_MAX (64u * RP_SAMPLE_RUN)
+/** Document `i` of the sample of `documents` documents, below the smaller of that and
+ * RP_SAMPLE_MAX. */
+static inline uint64_t rp_sample_document(uint64_t documents, uint64_t i)
+{
+    if (documents <= RP_SAMPLE_MAX)
+        return i;
+    /* run * last / gaps, which could overflow */
+    uint64_t run = i / RP_SAMPLE_RUN, last = documents - RP_SAMPLE_RUN;
+    uint64_t gaps = RP_SAMPLE_MAX / RP_SAMPLE_RUN - 1;
+    return last / gaps * run + last % gaps * run / gaps + i % RP_SAMPLE_RUN;
+}
+
+/** The default where rows want room for that many documents. open_rows: those that best_fit keeps
+ * in a state token; 0: another packing. */
+uint32_t rp_docs_standard(uint32_t seq_len, uint64_t wanted, uint64_t open_rows);
+
 /** How many documents a row must have room for, so that it has a gap only if nearly all of its
  * documents are among the shortest, which together hold one hundredth of the tokens. `sizes`: the
  * documents' places in a row, each at most seq_len. */

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forecast — see forecast.h. */
 #include "plan/forecast.h"
 
 #include <errno.h>
@@ -55,10 +54,10 @@ static int set_shares(struct rp_forecast *forecast, const struct rp_plan *plan,
     uint64_t *shares = rp_calloc((size_t)v2->number_count + 1, sizeof *shares);
     if (!shares)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for a forecast");
-    (void)rp_calendar_shares(v2->calendar, rp_plan_row(plan), shares);
+    (void)rp_calendar_shares(v2->now.calendar, rp_plan_row(plan), shares);
     for (uint32_t s = 0; s < v2->spec.source_count; s++)
-        if (v2->numbers[s] != RP_NO_NUMBER)
-            set_source(forecast, plan, s, tokens[s], (double)shares[v2->numbers[s]] / 0x1p32);
+        if (v2->now.numbers[s] != RP_NO_NUMBER)
+            set_source(forecast, plan, s, tokens[s], (double)shares[v2->now.numbers[s]] / 0x1p32);
     free(shares);
     return 0;
 }

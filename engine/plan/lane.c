@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#include "base/bits.h"
 #include "base/mem.h"
 
 static int open_packing(struct rp_lane *lane, struct rp_error *error)

@@ -108,7 +108,7 @@ static int read_v2(const struct rp_plan_v2 *v2, const void *token, size_t bytes,
     memset(sources, 0, count * sizeof *sources);
     for (uint32_t j = 0; code == 0 && j < found_count; j++) {
         const struct rp_source_state *state = &found[j].state;
-        uint32_t place = v2 ? v2->places[j] : j;
+        uint32_t place = v2 ? v2->now.places[j] : j;
         if (place != RP_NO_NUMBER)
             sources[place] = (struct rp_ledger_source){.weight = found[j].weight,
                                                        .documents = state->taken,

@@ -17,21 +17,15 @@ static inline bool rp_draft_has_room(const struct rp_draft *draft, const struct 
     return draft->gap > 0 && draft->count < lane->config->max_docs_per_row;
 }
 
-/** Cut `tokens` off the front of a piece. */
-static inline struct rp_fragment rp_piece_take(struct rp_piece *piece, uint32_t tokens)
-{
-    struct rp_fragment fragment = {piece->document, piece->offset, piece->source, tokens};
-    piece->offset += tokens;
-    piece->length -= tokens;
-    return fragment;
-}
-
 /** Take `tokens` of a piece into the row, and count a cut if some of the piece is left. */
 static inline void rp_draft_take(struct rp_draft *draft, struct rp_lane *lane,
                                  struct rp_piece *piece, uint32_t tokens)
 {
-    draft->fragments[draft->count++] = rp_piece_take(piece, tokens);
+    draft->fragments[draft->count++] = (struct rp_fragment){piece->document, piece->offset,
+                                                            piece->source, tokens};
     draft->gap -= tokens;
+    piece->offset += tokens;
+    piece->length -= tokens;
     lane->cuts += piece->length > 0;
 }
 

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#include "base/bits.h"
 #include "base/mem.h"
 
 int rp_piece_source_open(struct rp_piece_source *piece_source, const struct rp_plan_config *config,

@@ -219,14 +219,6 @@ static bool is_over(const struct rp_plan *plan)
     return true;
 }
 
-/* A row that failed half-way leaves the plan between two rows, so every further call also fails. */
-static int report_failure(const struct rp_plan *plan, struct rp_error *error)
-{
-    if (error)
-        *error = plan->failure;
-    return plan->failure.code;
-}
-
 /* Two hashes, of the fragments where they are and of a record of fixed size, are cheaper than one
  * whose parts would have to be joined. */
 static void add_to_digest(struct rp_plan *plan, const struct rp_draft *draft)
@@ -248,8 +240,8 @@ int rp_plan_next(struct rp_plan *plan, struct rp_row *row, struct rp_error *erro
 {
     if (plan->v2)
         return rp_v2_next(plan->v2, row, error);
-    if (plan->failed)
-        return report_failure(plan, error);
+    if (plan->failed) /* half-way in a row, so that the plan is between two rows for ever */
+        return rp_fail_again(error, &plan->failure);
     if (is_over(plan))
         return 0;
 
@@ -258,7 +250,7 @@ int rp_plan_next(struct rp_plan *plan, struct rp_row *row, struct rp_error *erro
     int failed = make_row(lane, &draft, &plan->failure);
     if (failed < 0) {
         plan->failed = true;
-        return report_failure(plan, error);
+        return rp_fail_again(error, &plan->failure);
     }
     uint32_t tokens = plan->config.seq_len - draft.gap;
     if (draft.count > 0) {
@@ -298,15 +290,16 @@ uint32_t rp_plan_run_seq_len(const struct rp_plan *plan)
 
 bool rp_plan_next_stage(const struct rp_plan *plan, struct rp_plan_stage *stage)
 {
+    uint64_t row = rp_plan_row(plan);
     bool is_end = rp_plan_is_stage_end(plan);
     if (is_end)
-        *stage = rp_v2_present_stage(plan->v2);
+        *stage = (struct rp_plan_stage){row, rp_v2_stage_of(plan->v2, row), rp_plan_seq_len(plan)};
     return is_end;
 }
 
 uint64_t rp_plan_next_boundary(const struct rp_plan *plan, uint64_t row)
 {
-    return plan->v2 ? rp_calendar_next(plan->v2->calendar, row) : UINT64_MAX;
+    return plan->v2 ? rp_calendar_next(plan->v2->now.calendar, row) : UINT64_MAX;
 }
 
 void rp_plan_stage_text(const struct rp_plan *plan, char *text, size_t capacity)
@@ -338,7 +331,7 @@ void rp_plan_cross_stages(struct rp_plan *plan)
 
 uint64_t rp_plan_row(const struct rp_plan *plan)
 {
-    return plan->v2 ? rp_planner_row(plan->v2->rows) : plan->next_row;
+    return plan->v2 ? rp_planner_row(plan->v2->now.rows) : plan->next_row;
 }
 
 uint64_t rp_plan_documents(const struct rp_plan *plan)
@@ -398,7 +391,7 @@ struct rp_row_form rp_plan_row_form(const struct rp_plan *plan)
 bool rp_plan_skips(const struct rp_plan *plan, uint64_t first, uint64_t count)
 {
     RP_ASSERT(plan && count > 0 && first + count > first);
-    return plan->v2 && rp_v2_skips(plan->v2, first, count);
+    return plan->v2 && rp_calendar_skips_all(plan->v2->now.calendar, first, count);
 }
 
 /* ---- counts and sizes ------------------------------------------------------------------------ */
@@ -422,6 +415,6 @@ void rp_plan_counts(const struct rp_plan *plan, struct rp_plan_counts *counts)
 size_t rp_plan_state_bytes_max(const struct rp_plan *plan)
 {
     if (plan->v2)
-        return rp_planner_token_bytes_max(plan->v2->calendar);
+        return rp_planner_token_bytes_max(plan->v2->now.calendar);
     return (size_t)rp_state_bytes_max(&plan->config, plan->source_count);
 }

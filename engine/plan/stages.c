@@ -5,27 +5,17 @@
 
 const struct rp_calendar *rp_plan_calendar(const struct rp_plan *plan)
 {
-    return plan->v2 ? plan->v2->calendar : NULL;
+    return plan->v2 ? plan->v2->now.calendar : NULL;
 }
 
 uint32_t rp_plan_number(const struct rp_plan *plan, uint32_t source)
 {
-    return plan->v2 ? plan->v2->numbers[source] : RP_PLAN_NO_NUMBER;
+    return plan->v2 ? plan->v2->now.numbers[source] : RP_PLAN_NO_NUMBER;
 }
 
 uint32_t rp_plan_stage_of(const struct rp_plan *plan, uint64_t row)
 {
-    const struct rp_calendar *calendar = rp_plan_calendar(plan);
-    uint32_t number = 0;
-    if (!calendar)
-        return 0;
-    for (uint64_t at = rp_calendar_next(calendar, 0); at <= row;
-         at = rp_calendar_next(calendar, at)) {
-        if (at == RP_NO_ROW)
-            break;
-        number += rp_calendar_at(calendar, at)->is_declared;
-    }
-    return number;
+    return plan->v2 ? rp_v2_stage_of(plan->v2, row) : 0;
 }
 
 uint32_t rp_plan_places_of(const struct rp_plan *plan, uint64_t row)
@@ -47,8 +37,7 @@ void rp_plan_places_range(const struct rp_plan *plan, uint32_t *least, uint32_t 
 
 const struct rp_source_state *rp_plan_reached(const struct rp_plan *plan, uint32_t source)
 {
-    uint32_t number = rp_plan_number(plan, source);
-    return number == RP_PLAN_NO_NUMBER ? NULL : rp_planner_reached(plan->v2->rows, number);
+    return plan->v2 ? rp_v2_reached(plan->v2, source) : NULL;
 }
 
 void rp_plan_source_ledger(const struct rp_plan *plan, uint32_t source,
@@ -57,5 +46,5 @@ void rp_plan_source_ledger(const struct rp_plan *plan, uint32_t source,
     uint32_t number = rp_plan_number(plan, source);
     *ledger = (struct rp_stream_ledger){0};
     if (number != RP_PLAN_NO_NUMBER)
-        rp_planner_ledger(plan->v2->rows, number, ledger);
+        rp_planner_ledger(plan->v2->now.rows, number, ledger);
 }

@@ -5,7 +5,6 @@
  * padding (the assertions in token_records.h). */
 #include "plan/token_records.h"
 
-#include <errno.h>
 #include <inttypes.h>
 
 #include "base/bits.h"
@@ -80,7 +79,7 @@ size_t rp_plan_save(const struct rp_plan *plan, void *token)
 {
     size_t bytes;
     if (plan->v2)
-        return rp_v2_save(plan->v2, token, &bytes, NULL) == 0 ? bytes : 0;
+        return rp_planner_token_write(plan->v2->now.rows, token, &bytes, NULL) == 0 ? bytes : 0;
     struct writer writer = {token};
     struct rp_state_header header = rp_state_header_of(plan);
     put(&writer, &header, sizeof header);
@@ -104,7 +103,7 @@ size_t rp_plan_save(const struct rp_plan *plan, void *token)
 int rp_plan_try_save(const struct rp_plan *plan, void *token, size_t *bytes, struct rp_error *error)
 {
     if (plan->v2)
-        return rp_v2_save(plan->v2, token, bytes, error);
+        return rp_planner_token_write(plan->v2->now.rows, token, bytes, error);
     *bytes = rp_plan_save(plan, token); /* version 1 needs no memory */
     return 0;
 }

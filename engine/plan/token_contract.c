@@ -17,11 +17,11 @@ static void add_sources(struct rp_record_writer *writer, const struct rp_state_s
                         uint32_t source_count, const struct rp_plan_source *named)
 {
     for (uint32_t s = 0; s < source_count; s++) {
-        rp_contract_add_of_source(writer, s, "documents", "%" PRIu64, sources[s].documents);
+        rp_contract_add_of(writer, "source", s, "documents", "%" PRIu64, sources[s].documents);
         if (named && named[s].name)
-            rp_contract_add_of_source(writer, s, "name", "%s",
-                                      rp_plan_source_word(&named[s], s).text);
-        rp_contract_add_of_source(writer, s, "weight", "%" PRIu64, sources[s].weight);
+            rp_contract_add_of(writer, "source", s, "name", "%s",
+                               rp_plan_source_word(&named[s], s).text);
+        rp_contract_add_of(writer, "source", s, "weight", "%" PRIu64, sources[s].weight);
     }
 }
 
@@ -59,7 +59,7 @@ static void add_stream(struct rp_record_writer *writer, const struct rp_state_he
 void rp_plan_contract(const struct rp_plan *plan, struct rp_record_writer *writer)
 {
     if (plan->v2) { /* it has been made before: only memory can fail */
-        if (rp_calendar_contract(plan->v2->calendar, writer, NULL) < 0)
+        if (rp_calendar_contract(plan->v2->now.calendar, writer, NULL) < 0)
             writer->out_of_memory = true;
         return;
     }

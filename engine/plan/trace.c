@@ -138,9 +138,10 @@ uint64_t rp_plan_epoch(const struct rp_plan *plan, const struct rp_row *row, uin
 
 uint64_t rp_plan_source_epoch(const struct rp_plan *plan, uint32_t source)
 {
+    const struct rp_source_state *state = plan->v2 ? rp_v2_reached(plan->v2, source) : NULL;
     uint64_t epoch = 0;
     if (plan->v2)
-        return rp_v2_source_epoch(plan->v2, source);
+        return state ? state->epoch : 0;
     for (uint32_t i = 0; i < plan->config.lanes; i++)
         epoch = rp_max_u64(epoch, plan->lanes[i].piece_source.cursors[source].epoch);
     return epoch;
@@ -149,8 +150,8 @@ uint64_t rp_plan_source_epoch(const struct rp_plan *plan, uint32_t source)
 bool rp_plan_is_reweighted(const struct rp_plan *plan)
 {
     if (plan->v2)
-        return !rp_calendar_knows_records(plan->v2->calendar) ||
-               rp_calendar_lacks_source(plan->v2->calendar);
+        return !rp_calendar_knows_records(plan->v2->now.calendar) ||
+               rp_calendar_lacks_source(plan->v2->now.calendar);
     for (uint32_t i = 0; i < plan->config.lanes; i++) {
         const struct rp_lane *lane = &plan->lanes[i];
         uint64_t mixed = 0;

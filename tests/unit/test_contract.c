@@ -217,7 +217,7 @@ static void what_a_line_cannot_hold_is_escaped(void **state)
     (void)state;
     struct rp_record_writer writer = {0};
     rp_contract_add(&writer, "seed", "%u", 7u);
-    rp_contract_add_of_source(&writer, 0, "name", "%s", "a\nb=\\\x7f\xff");
+    rp_contract_add_of(&writer, "source", 0, "name", "%s", "a\nb=\\\x7f\xff");
     rp_record_end(&writer);
     rp_contract_add(&writer, "pad_id", "%d", -1);
     static const char expected[] = "seed=7\nsource[0000].name:a\\0ab=\\5c\\7f\\ff\n\npad_id=-1\n";

@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-#include "base/mem.h"
-
 /* ---- fixed parameters ------------------------------------------------------------------------ */
 
 static int refuse_range(struct rp_error *error, const char *field, uint64_t value, uint64_t least,

@@ -106,7 +106,6 @@ struct rp_calendar_walk {
     const struct rp_calendar_record *begun;
     bool is_begun;
 };
-bool rp_calendar_step(const struct rp_calendar *calendar, struct rp_calendar_walk *walk);
 bool rp_calendar_is_begun(const struct rp_calendar *calendar, uint64_t row);
 
 /* While a calendar is made. */
@@ -143,8 +142,6 @@ int rp_calendar_set_documents(struct rp_calendar_making *making,
  * sources that joined before it. */
 int rp_calendar_make_record(struct rp_calendar_making *making, const struct rp_calendar_walk *walk,
                             uint32_t joined, struct rp_calendar_record *record, bool *is_made);
-/** The default of max_docs_per_row under the values of `now`. */
-int rp_calendar_default_docs(struct rp_calendar_making *making, uint32_t *max_docs_per_row);
 /* calendar_limits.c: the limits at the row of the walk, if they are others than before. */
 int rp_calendar_set_limits(struct rp_calendar_making *making, const struct rp_calendar_walk *walk);
 const char *rp_calendar_exhausted_word(enum rp_on_exhausted on_exhausted);

@@ -10,30 +10,19 @@
 
 /* ---- the default of max_docs_per_row (section 1.3) ------------------------------------------- */
 
-#define RUNS 64u /* runs of neighbouring documents, whose lengths share pages of the index */
-#define RUN_DOCUMENTS 64u
-#define SAMPLE_MAX (RUNS * RUN_DOCUMENTS)
-#define STANDARD_MIN 32u
-#define OPEN_ROWS_BYTES_MAX (UINT32_C(1) << 22)
-#define FRAGMENT_BYTES 24u
-
-/* The sizes of all documents, or of 64 evenly spread runs of 64, each at most L. Empty documents
- * and those with a damaged entry are left out. Returns how many there are. */
+/* The sizes of the sample, each at most L. Empty documents and those with a damaged entry are left
+ * out. Returns how many there are. */
 static uint32_t take_sample(uint32_t *sizes, const struct rp_stream_source *source, uint64_t n,
                             uint32_t inserted, const struct rp_stage *now)
 {
-    uint64_t documents[RUN_DOCUMENTS], tokens[RUN_DOCUMENTS];
-    uint64_t gaps = RUNS - 1, last = n - RUN_DOCUMENTS;
+    uint64_t documents[RP_SAMPLE_RUN], tokens[RP_SAMPLE_RUN];
+    uint64_t sampled = rp_min_u64(n, RP_SAMPLE_MAX);
     uint32_t count = 0;
-    for (uint64_t run = 0; run < RUNS; run++) {
-        uint64_t first = run * RUN_DOCUMENTS;
-        if (n > SAMPLE_MAX) /* run * (n - 64) / 63, which could overflow */
-            first = last / gaps * run + last % gaps * run / gaps;
-        uint32_t here = first < n ? (uint32_t)rp_min_u64(RUN_DOCUMENTS, n - first) : 0;
+    for (uint64_t first = 0; first < sampled; first += RP_SAMPLE_RUN) {
+        uint32_t here = (uint32_t)rp_min_u64(RP_SAMPLE_RUN, sampled - first);
         for (uint32_t i = 0; i < here; i++)
-            documents[i] = first + i;
-        if (here > 0)
-            source->view.lengths(source->view.context, documents, here, tokens);
+            documents[i] = rp_sample_document(n, first + i);
+        source->view.lengths(source->view.context, documents, here, tokens);
         for (uint32_t i = 0; i < here; i++)
             if (tokens[i] != 0 && tokens[i] != RP_LENGTH_BAD)
                 sizes[count++] = (uint32_t)rp_min_u64(
@@ -44,15 +33,16 @@ static uint32_t take_sample(uint32_t *sizes, const struct rp_stream_source *sour
     return count;
 }
 
-int rp_calendar_default_docs(struct rp_calendar_making *making, uint32_t *max_docs_per_row)
+/* Under the values of `now`. */
+static int default_docs(struct rp_calendar_making *making, uint32_t *max_docs_per_row)
 {
     const struct rp_calendar *calendar = making->calendar;
     const struct rp_stream_fixed *fixed = &calendar->spec.fixed;
     const struct rp_stage *now = &making->now;
     uint32_t has_bos = fixed->bos_id != RP_NO_TOKEN_ID, has_eos = fixed->eos_id != RP_NO_TOKEN_ID;
-    uint64_t L = now->seq_len, wanted = 1, most = L;
+    uint64_t wanted = 1;
     if (!making->sample)
-        making->sample = rp_calloc(SAMPLE_MAX, sizeof *making->sample);
+        making->sample = rp_calloc(RP_SAMPLE_MAX, sizeof *making->sample);
     if (!making->sample)
         return rp_fail(making->error, -ENOMEM, NULL,
                        "out of memory for a sample of document lengths");
@@ -64,10 +54,9 @@ int rp_calendar_default_docs(struct rp_calendar_making *making, uint32_t *max_do
                                      now);
         wanted = rp_max_u64(wanted, rp_docs_wanted(making->sample, count, now->seq_len));
     }
-    if (now->packing == RP_PACKING_BEST_FIT)
-        most = OPEN_ROWS_BYTES_MAX / (FRAGMENT_BYTES * now->window);
-    uint64_t least = rp_max_u64(fixed->group, rp_min_u64(L, rp_max_u64(STANDARD_MIN, L / 32)));
-    *max_docs_per_row = (uint32_t)rp_max_u64(least, rp_min_u64(L, rp_min_u64(wanted, most)));
+    uint32_t standard = rp_docs_standard(now->seq_len, rp_min_u64(now->seq_len, wanted),
+                                         now->packing == RP_PACKING_BEST_FIT ? now->window : 0);
+    *max_docs_per_row = (uint32_t)rp_max_u64(fixed->group, standard);
     return 0;
 }
 
@@ -286,7 +275,7 @@ int rp_calendar_make_record(struct rp_calendar_making *making, const struct rp_c
         record->sets |= RP_SETS_MAX_DOCS;
         code = rp_calendar_set_documents(making, record, joined);
         if (code == 0)
-            code = rp_calendar_default_docs(making, &record->max_docs_per_row);
+            code = default_docs(making, &record->max_docs_per_row);
     }
     *is_made = record->sets != 0 || record->document_count > 0 || record->limits_count > 0;
     return code;

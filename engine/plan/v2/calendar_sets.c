@@ -131,24 +131,10 @@ int rp_calendar_make_skips(struct rp_calendar *calendar, struct rp_error *error)
     return 0;
 }
 
-/* The number of ranges that begin below `row`. */
-static uint32_t ranges_below(const struct rp_calendar *calendar, uint64_t row)
-{
-    uint32_t low = 0, high = calendar->spec.skip_count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (calendar->spec.skips[middle].first < row)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 /* Ranges are not adjacent, so one of them has all of the rows. */
 bool rp_calendar_skips_all(const struct rp_calendar *calendar, uint64_t first, uint64_t count)
 {
-    uint32_t ranges = ranges_below(calendar, first + 1);
+    uint32_t ranges = RP_COUNT_UP_TO(calendar->spec.skips, calendar->spec.skip_count, first, first);
     uint64_t end = ranges > 0 ? calendar->spec.skips[ranges - 1].end : 0;
     return first < end && count <= end - first;
 }
@@ -160,7 +146,8 @@ bool rp_calendar_skips(const struct rp_calendar *calendar, uint64_t row)
 
 struct rp_hash128 rp_calendar_skip_hash(const struct rp_calendar *calendar, uint64_t row)
 {
-    uint32_t ranges = ranges_below(calendar, row);
+    uint32_t ranges =
+        row ? RP_COUNT_UP_TO(calendar->spec.skips, calendar->spec.skip_count, first, row - 1) : 0;
     if (ranges == 0 || calendar->spec.skips[ranges - 1].end <= row)
         return calendar->skip_hashes[ranges];
     struct rp_row_range last = {calendar->spec.skips[ranges - 1].first, row};

@@ -169,57 +169,50 @@ static int set_link(struct rp_calendar *calendar, struct rp_calendar_link *link,
     return 0;
 }
 
-int rp_calendar_link_records(struct rp_calendar *calendar, uint32_t begin, uint32_t end,
-                             struct rp_error *error)
+/* Records, or stages, from `begin` to `end`; `before` is the chain before them. */
+static int link_all(struct rp_calendar *calendar, bool are_records, uint32_t begin, uint32_t end,
+                    struct rp_hash128 before, struct rp_error *error)
 {
     struct rp_record_writer writer = {0};
     struct rp_calendar_lines lines = {calendar, &writer, "", {0}};
-    struct rp_hash128 before = rp_hash128("", 0);
-    if (begin > 0)
-        before = calendar->record_links[begin - 1].chain;
-    if (calendar->lacks_records)
-        before = calendar->held_chain;
+    struct rp_calendar_link *links = are_records ? calendar->record_links : calendar->stage_links;
     int code = 0;
     for (uint32_t i = begin; code == 0 && i < end; i++) {
-        rp_calendar_add_record(&lines, &calendar->records[i]);
-        code = set_link(calendar, &calendar->record_links[i], "record", calendar->records[i].from,
-                        before, &writer, error);
-        before = calendar->record_links[i].chain;
+        uint64_t from = are_records ? calendar->records[i].from : calendar->stages[i].from;
+        if (are_records)
+            rp_calendar_add_record(&lines, &calendar->records[i]);
+        else
+            rp_calendar_add_stage(&lines, &calendar->stages[i], NULL, NULL);
+        code = set_link(calendar, &links[i], are_records ? "record" : "stage", from, before,
+                        &writer, error);
+        before = links[i].chain;
     }
     free(writer.text);
     return code;
+}
+
+int rp_calendar_link_records(struct rp_calendar *calendar, uint32_t begin, uint32_t end,
+                             struct rp_error *error)
+{
+    struct rp_hash128 before = begin > 0 ? calendar->record_links[begin - 1].chain
+                                         : rp_hash128("", 0);
+    if (calendar->lacks_records)
+        before = calendar->held_chain;
+    return link_all(calendar, true, begin, end, before, error);
 }
 
 int rp_calendar_link_stages(struct rp_calendar *calendar, struct rp_error *error)
 {
-    struct rp_record_writer writer = {0};
-    struct rp_calendar_lines lines = {calendar, &writer, "", {0}};
-    struct rp_hash128 before = rp_hash128("", 0);
     uint32_t count = calendar->spec.stage_count;
     calendar->stage_links = rp_calendar_take(calendar, count, sizeof *calendar->stage_links, error);
-    int code = calendar->stage_links ? 0 : -ENOMEM;
-    for (uint32_t i = 0; code == 0 && i < count; i++) {
-        rp_calendar_add_stage(&lines, &calendar->stages[i], NULL, NULL);
-        code = set_link(calendar, &calendar->stage_links[i], "stage", calendar->stages[i].from,
-                        before, &writer, error);
-        before = calendar->stage_links[i].chain;
-    }
-    free(writer.text);
-    return code;
+    return calendar->stage_links ? link_all(calendar, false, 0, count, rp_hash128("", 0), error)
+                                 : -ENOMEM;
 }
 
-/* The number of links that are begun at `next_row`. */
+/* The number of links that are begun at `next_row`; one of row 0 always is. */
 static uint32_t begun_of(const struct rp_calendar_link *links, uint32_t count, uint64_t next_row)
 {
-    uint32_t low = 0, high = count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (links[middle].from == 0 || links[middle].from < next_row)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return RP_COUNT_UP_TO(links, count, from, next_row ? next_row - 1 : 0);
 }
 
 struct rp_calendar_chains rp_calendar_chains(const struct rp_calendar *calendar, uint64_t next_row)

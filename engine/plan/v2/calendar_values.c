@@ -85,28 +85,16 @@ bool rp_calendar_place(const struct rp_calendar *calendar, uint32_t number, uint
     return *place != RP_NO_SOURCE;
 }
 
-/* The number of boundaries at or before `row`, which is at least 1. */
-static uint32_t begun_at(const struct rp_calendar *calendar, uint64_t row)
-{
-    uint32_t low = 1, high = calendar->stage_count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (calendar->in_force[middle].from <= row)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
+/* The first boundary is at row 0. */
 const struct rp_stage *rp_calendar_at(const struct rp_calendar *calendar, uint64_t row)
 {
-    return &calendar->in_force[begun_at(calendar, row) - 1];
+    uint32_t begun = RP_COUNT_UP_TO(calendar->in_force, calendar->stage_count, from, row);
+    return &calendar->in_force[begun - 1];
 }
 
 uint64_t rp_calendar_next(const struct rp_calendar *calendar, uint64_t row)
 {
-    uint32_t next = begun_at(calendar, row);
+    uint32_t next = RP_COUNT_UP_TO(calendar->in_force, calendar->stage_count, from, row);
     return next < calendar->stage_count ? calendar->in_force[next].from : RP_NO_ROW;
 }
 

@@ -10,7 +10,7 @@
 
 /* ---- the walk -------------------------------------------------------------------------------- */
 
-bool rp_calendar_step(const struct rp_calendar *calendar, struct rp_calendar_walk *walk)
+static bool step(const struct rp_calendar *calendar, struct rp_calendar_walk *walk)
 {
     const struct rp_stream_spec *spec = &calendar->spec;
     while (walk->next_wanted < spec->record_count &&
@@ -116,7 +116,7 @@ int rp_calendar_number(struct rp_calendar_making *making)
     for (uint32_t i = 0; i < calendar->spec.source_count; i++)
         calendar->number_of[i] = RP_NO_SOURCE;
     int code = number_known(making);
-    for (struct rp_calendar_walk walk = {0}; code == 0 && rp_calendar_step(calendar, &walk);)
+    for (struct rp_calendar_walk walk = {0}; code == 0 && step(calendar, &walk);)
         if (weighting(&walk))
             code = join_at(making, &walk, weighting(&walk));
     return code;
@@ -456,7 +456,7 @@ int rp_calendar_make_stages(struct rp_calendar_making *making)
 {
     struct rp_calendar *calendar = making->calendar;
     int code = begin(making);
-    for (struct rp_calendar_walk walk = {0}; code == 0 && rp_calendar_step(calendar, &walk);) {
+    for (struct rp_calendar_walk walk = {0}; code == 0 && step(calendar, &walk);) {
         if (!walk.is_begun && !making->is_held)
             code = end_begun(making);
         if (code == 0)

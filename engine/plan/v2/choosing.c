@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* choosing.c — see choosing.h. */
 #include "plan/v2/choosing.h"
 
 #include <errno.h>

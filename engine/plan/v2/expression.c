@@ -13,7 +13,8 @@ __extension__ typedef unsigned __int128 unsigned_wide;
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-double rp_decimal_real(const struct rp_decimal_number *number)
+/* The f64 nearest to a number, ties to even. */
+static double real_of(const struct rp_decimal_number *number)
 {
     unsigned_wide rest = (unsigned_wide)number->whole * DECIMALS + number->part;
     unsigned_wide quotient = rest / DECIMALS;
@@ -75,7 +76,7 @@ void rp_expression_bind(struct rp_expression *expression, const struct rp_value_
         comparison->column = columns[comparison->name].number;
         comparison->is_real = kind == RP_VALUE_REAL;
         if (comparison->is_real)
-            comparison->real = rp_decimal_real(&comparison->number);
+            comparison->real = real_of(&comparison->number);
         else
             bind_words(comparison, kind);
     }

@@ -307,28 +307,28 @@ static int parse_factor(struct parser *parser)
     return code;
 }
 
+/* Parts with a word between them; `code` joins the results of two. */
+static int parse_joined(struct parser *parser, int (*part)(struct parser *parser), const char *word,
+                        uint32_t code)
+{
+    int failed = part(parser);
+    while (failed == 0 && is_word(parser, word)) {
+        take(parser);
+        failed = part(parser);
+        if (failed == 0)
+            emit(parser, code);
+    }
+    return failed;
+}
+
 static int parse_term(struct parser *parser)
 {
-    int code = parse_factor(parser);
-    while (code == 0 && is_word(parser, "and")) {
-        take(parser);
-        code = parse_factor(parser);
-        if (code == 0)
-            emit(parser, RP_CODE_AND);
-    }
-    return code;
+    return parse_joined(parser, parse_factor, "and", RP_CODE_AND);
 }
 
 static int parse_expression(struct parser *parser)
 {
-    int code = parse_term(parser);
-    while (code == 0 && is_word(parser, "or")) {
-        take(parser);
-        code = parse_term(parser);
-        if (code == 0)
-            emit(parser, RP_CODE_OR);
-    }
-    return code;
+    return parse_joined(parser, parse_term, "or", RP_CODE_OR);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */

@@ -7,8 +7,6 @@
 #ifndef RP_PLAN_V2_EXPRESSION_STRUCT_H
 #define RP_PLAN_V2_EXPRESSION_STRUCT_H
 
-#include <stddef.h>
-
 #include "plan/v2/expression.h"
 
 enum { RP_CODE_AND = RP_EXPRESSION_COMPARISONS_MAX, RP_CODE_OR, RP_CODE_NOT };
@@ -43,8 +41,5 @@ struct rp_expression {
     uint16_t *codes;
     uint32_t name_count, comparison_count, code_count;
 };
-
-/** The f64 nearest to a number, ties to even. */
-double rp_decimal_real(const struct rp_decimal_number *number);
 
 #endif

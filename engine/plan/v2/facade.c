@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* facade.c — see facade.h. */
 #include "plan/v2/facade.h"
 
 #include <errno.h>
@@ -23,16 +22,7 @@ static uint32_t most_fragments(const struct rp_calendar *calendar, uint32_t seq_
     return most;
 }
 
-/* A calendar and its rows, with the tables of the facade. */
-struct parts {
-    struct rp_v2_records records;
-    struct rp_calendar *calendar;
-    struct rp_planner *rows;
-    uint32_t *places, *numbers;
-    struct rp_fragment *fragments;
-};
-
-static void close_parts(struct parts *parts)
+static void close_parts(struct rp_v2_parts *parts)
 {
     rp_planner_close(parts->rows);
     rp_calendar_close(parts->calendar);
@@ -44,7 +34,7 @@ static void close_parts(struct parts *parts)
 
 /* Make the tables of calendar and rows, and replace the plan's. On failure the parts are
  * closed, and the plan is as it was. */
-static int adopt(struct rp_plan_v2 *v2, struct parts *parts, struct rp_error *error)
+static int adopt(struct rp_plan_v2 *v2, struct rp_v2_parts *parts, struct rp_error *error)
 {
     uint32_t count = rp_calendar_source_count(parts->calendar), sources = v2->spec.source_count;
     bool is_renumbered = false;
@@ -76,15 +66,8 @@ static int adopt(struct rp_plan_v2 *v2, struct parts *parts, struct rp_error *er
         if (place != RP_NO_NUMBER)
             parts->numbers[place] = j;
     }
-    struct parts before = {v2->records, v2->calendar, v2->rows,
-                           v2->places,  v2->numbers,  v2->fragments};
-    close_parts(&before);
-    v2->records = parts->records;
-    v2->calendar = parts->calendar;
-    v2->rows = parts->rows;
-    v2->places = parts->places;
-    v2->numbers = parts->numbers;
-    v2->fragments = parts->fragments;
+    close_parts(&v2->now);
+    v2->now = *parts;
     v2->number_count = count;
     v2->is_renumbered = is_renumbered;
     v2->stage = NULL;
@@ -97,8 +80,8 @@ static int adopt(struct rp_plan_v2 *v2, struct parts *parts, struct rp_error *er
 /* A run begins: its rows have the present seq_len. */
 static void begin_run(struct rp_plan_v2 *v2)
 {
-    bool is_known = rp_calendar_knows_records(v2->calendar);
-    v2->known_from = is_known ? 0 : rp_planner_row(v2->rows);
+    bool is_known = rp_calendar_knows_records(v2->now.calendar);
+    v2->known_from = is_known ? 0 : rp_planner_row(v2->now.rows);
     v2->seq_len = rp_v2_seq_len(v2);
     free(v2->contract);
     v2->contract = NULL;
@@ -108,7 +91,7 @@ int rp_v2_open(struct rp_plan_v2 **v2_out, const struct rp_stream_spec *spec,
                struct rp_error *error)
 {
     struct rp_plan_v2 *v2 = rp_calloc(1, sizeof *v2);
-    struct parts parts = {.calendar = NULL};
+    struct rp_v2_parts parts = {.calendar = NULL};
     const struct rp_calendar_position begin = {0};
     *v2_out = NULL;
     if (!v2)
@@ -130,7 +113,7 @@ int rp_v2_open(struct rp_plan_v2 **v2_out, const struct rp_stream_spec *spec,
     }
     begin_run(v2);
     for (uint32_t s = 0; s < spec->source_count; s++) /* the calendar may not need it */
-        v2->is_stand_in |= spec->sources[s].is_absent && v2->numbers[s] != RP_NO_NUMBER;
+        v2->is_stand_in |= spec->sources[s].is_absent && v2->now.numbers[s] != RP_NO_NUMBER;
     *v2_out = v2;
     return 0;
 }
@@ -139,9 +122,7 @@ void rp_v2_close(struct rp_plan_v2 *v2)
 {
     if (!v2)
         return;
-    struct parts parts = {v2->records, v2->calendar, v2->rows,
-                          v2->places,  v2->numbers,  v2->fragments};
-    close_parts(&parts);
+    close_parts(&v2->now);
     rp_snapshot_free(&v2->state);
     free(v2->contract);
     free(v2->stand_ins);
@@ -154,8 +135,8 @@ void rp_v2_close(struct rp_plan_v2 *v2)
 static const struct rp_stage *stage_at(struct rp_plan_v2 *v2, uint64_t row)
 {
     if (!v2->stage || row < v2->stage->from || row >= v2->stage_end) {
-        v2->stage = rp_calendar_at(v2->calendar, row);
-        v2->stage_end = rp_calendar_next(v2->calendar, row);
+        v2->stage = rp_calendar_at(v2->now.calendar, row);
+        v2->stage_end = rp_calendar_next(v2->now.calendar, row);
     }
     return v2->stage;
 }
@@ -163,7 +144,7 @@ static const struct rp_stage *stage_at(struct rp_plan_v2 *v2, uint64_t row)
 static void count_row(struct rp_plan_v2 *v2, const struct rp_stage *stage,
                       const struct rp_stream_row *row)
 {
-    uint32_t group = rp_calendar_spec(v2->calendar)->fixed.group;
+    uint32_t group = rp_calendar_spec(v2->now.calendar)->fixed.group;
     for (uint32_t i = 0; i < row->count; i++)
         v2->cuts += row->fragments[i].offset > 0;
     v2->capped += row->tokens < stage->seq_len &&
@@ -176,23 +157,23 @@ static const struct rp_fragment *translate(struct rp_plan_v2 *v2, const struct r
     if (!v2->is_renumbered)
         return row->fragments;
     for (uint32_t i = 0; i < row->count; i++) {
-        v2->fragments[i] = row->fragments[i];
-        v2->fragments[i].source = v2->places[row->fragments[i].source];
-        RP_DASSERT(v2->fragments[i].source != RP_NO_NUMBER); /* no piece of it waits */
+        v2->now.fragments[i] = row->fragments[i];
+        v2->now.fragments[i].source = v2->now.places[row->fragments[i].source];
+        RP_DASSERT(v2->now.fragments[i].source != RP_NO_NUMBER); /* no piece of it waits */
     }
-    return v2->fragments;
+    return v2->now.fragments;
 }
 
 int rp_v2_next(struct rp_plan_v2 *v2, struct rp_row *row, struct rp_error *error)
 {
-    uint64_t at = rp_planner_row(v2->rows);
+    uint64_t at = rp_planner_row(v2->now.rows);
     const struct rp_stage *stage = stage_at(v2, at);
     struct rp_stream_row planned;
     if (v2->is_stand_in)
         return rp_v2_fail_removed(v2, error);
     if (stage->seq_len != v2->seq_len && !v2->crosses)
         return 0;
-    int code = rp_planner_next(v2->rows, &planned, error);
+    int code = rp_planner_next(v2->now.rows, &planned, error);
     if (code <= 0)
         return code;
     count_row(v2, stage, &planned);
@@ -210,7 +191,7 @@ int rp_v2_next(struct rp_plan_v2 *v2, struct rp_row *row, struct rp_error *error
 
 uint32_t rp_v2_seq_len(const struct rp_plan_v2 *v2)
 {
-    return rp_calendar_at(v2->calendar, rp_planner_row(v2->rows))->seq_len;
+    return rp_calendar_at(v2->now.calendar, rp_planner_row(v2->now.rows))->seq_len;
 }
 
 bool rp_v2_is_stage_end(const struct rp_plan_v2 *v2)
@@ -220,37 +201,27 @@ bool rp_v2_is_stage_end(const struct rp_plan_v2 *v2)
 
 bool rp_v2_is_in_run(const struct rp_plan_v2 *v2)
 {
-    uint64_t row = rp_planner_row(v2->rows);
+    uint64_t row = rp_planner_row(v2->now.rows);
     return !rp_v2_is_stage_end(v2) ||
-           (row > 0 && rp_calendar_at(v2->calendar, row - 1)->seq_len == v2->seq_len);
+           (row > 0 && rp_calendar_at(v2->now.calendar, row - 1)->seq_len == v2->seq_len);
 }
 
-/* How many declared stages begin at `row` or before; each of them is numbered from 0. */
-static uint32_t stages_up_to(const struct rp_calendar *calendar, uint64_t row)
+uint32_t rp_v2_stage_of(const struct rp_plan_v2 *v2, uint64_t row)
 {
-    uint32_t count = 0;
-    for (uint64_t at = 0; at <= row; at = rp_calendar_next(calendar, at)) {
-        count += rp_calendar_at(calendar, at)->is_declared;
-        if (at == RP_NO_ROW)
-            break;
-    }
-    return count;
-}
-
-struct rp_plan_stage rp_v2_present_stage(const struct rp_plan_v2 *v2)
-{
-    uint64_t row = rp_planner_row(v2->rows);
-    uint32_t count = stages_up_to(v2->calendar, row);
-    return (struct rp_plan_stage){row, count > 0 ? count - 1 : 0, rp_v2_seq_len(v2)};
+    uint32_t number = 0; /* the first stage begins at row 0 */
+    for (uint64_t at = rp_calendar_next(v2->now.calendar, 0); at <= row && at != RP_NO_ROW;
+         at = rp_calendar_next(v2->now.calendar, at))
+        number += rp_calendar_at(v2->now.calendar, at)->is_declared;
+    return number;
 }
 
 int rp_v2_check_steps(struct rp_plan_v2 *v2, const struct rp_numbering *numbering,
                       struct rp_error *error)
 {
-    for (uint64_t row = rp_calendar_next(v2->calendar, rp_planner_row(v2->rows)); row != RP_NO_ROW;
-         row = rp_calendar_next(v2->calendar, row)) {
+    for (uint64_t row = rp_calendar_next(v2->now.calendar, rp_planner_row(v2->now.rows));
+         row != RP_NO_ROW; row = rp_calendar_next(v2->now.calendar, row)) {
         struct rp_row next;
-        if (rp_calendar_at(v2->calendar, row)->seq_len == v2->seq_len)
+        if (rp_calendar_at(v2->now.calendar, row)->seq_len == v2->seq_len)
             continue;
         const struct rp_numbering_part *part = rp_numbering_of_row(numbering, row);
         if (row < part->row || rp_numbering_begins_step(numbering, row) ||
@@ -271,7 +242,7 @@ int rp_v2_check_steps(struct rp_plan_v2 *v2, const struct rp_numbering *numberin
 
 struct rp_row_form rp_v2_row_form(const struct rp_plan_v2 *v2)
 {
-    const struct rp_stream_fixed *fixed = &rp_calendar_spec(v2->calendar)->fixed;
+    const struct rp_stream_fixed *fixed = &rp_calendar_spec(v2->now.calendar)->fixed;
     bool has_bos = fixed->bos_id != RP_NO_TOKEN_ID, has_eos = fixed->eos_id != RP_NO_TOKEN_ID;
     return (struct rp_row_form){.has_bos = has_bos,
                                 .has_eos = has_eos,
@@ -281,54 +252,55 @@ struct rp_row_form rp_v2_row_form(const struct rp_plan_v2 *v2)
                                 .has_row_plans = true};
 }
 
-bool rp_v2_skips(const struct rp_plan_v2 *v2, uint64_t first, uint64_t count)
-{
-    return rp_calendar_skips_all(v2->calendar, first, count);
-}
-
 uint32_t rp_v2_max_docs_per_row(const struct rp_plan_v2 *v2)
 {
-    return most_fragments(v2->calendar, v2->crosses ? 0 : v2->seq_len);
+    return most_fragments(v2->now.calendar, v2->crosses ? 0 : v2->seq_len);
 }
 
 /* ---- state ----------------------------------------------------------------------------------- */
 
+const struct rp_source_state *rp_v2_reached(const struct rp_plan_v2 *v2, uint32_t source)
+{
+    uint32_t number = v2->now.numbers[source];
+    return number == RP_NO_NUMBER ? NULL : rp_planner_reached(v2->now.rows, number);
+}
+
 const struct rp_snapshot *rp_v2_state(struct rp_plan_v2 *v2)
 {
-    uint64_t row = rp_planner_position(v2->rows).window_first;
+    uint64_t row = rp_planner_position(v2->now.rows).window_first;
     if (!v2->has_state || v2->state.row != row)
-        v2->has_state = rp_planner_snapshot(v2->rows, &v2->state, NULL) == 0;
+        v2->has_state = rp_planner_snapshot(v2->now.rows, &v2->state, NULL) == 0;
     return v2->has_state ? &v2->state : NULL;
+}
+
+struct rp_plan_counts rp_v2_counts_of(const struct rp_stream_counts *of)
+{
+    return (struct rp_plan_counts){
+        .documents = of->documents,
+        .empty = of->empty,
+        .passed_over = of->passed_over,
+        .tokens_read = of->tokens_read,
+        .truncated = of->truncated,
+        .dropped = of->dropped,
+        .left_out = of->left_out,
+        .emitted = of->emitted,
+        .padding = of->padding,
+        .buffered = of->tokens_read - of->truncated - of->dropped - of->left_out - of->emitted,
+    };
 }
 
 void rp_v2_counts(struct rp_plan_v2 *v2, struct rp_plan_counts *counts)
 {
     const struct rp_snapshot *state = rp_v2_state(v2);
-    *counts = (struct rp_plan_counts){.cuts = v2->cuts, .capped = v2->capped};
-    if (!state)
-        return;
-    const struct rp_stream_counts *of = &state->counts;
-    counts->documents = of->documents;
-    counts->empty = of->empty;
-    counts->passed_over = of->passed_over;
-    counts->tokens_read = of->tokens_read;
-    counts->truncated = of->truncated;
-    counts->dropped = of->dropped;
-    counts->left_out = of->left_out;
-    counts->emitted = of->emitted;
-    counts->padding = of->padding;
-    counts->buffered = of->tokens_read - of->truncated - of->dropped - of->left_out - of->emitted;
-}
-
-int rp_v2_save(const struct rp_plan_v2 *v2, void *token, size_t *bytes, struct rp_error *error)
-{
-    return rp_planner_token_write(v2->rows, token, bytes, error);
+    *counts = state ? rp_v2_counts_of(&state->counts) : (struct rp_plan_counts){0};
+    counts->cuts = v2->cuts;
+    counts->capped = v2->capped;
 }
 
 /* ---- other rows, other runs ------------------------------------------------------------------ */
 
 /* The calendar and the rows at a token; parts->records are those ahead of it. */
-static int go_to(struct rp_plan_v2 *v2, struct parts *parts, const void *token, size_t bytes,
+static int go_to(struct rp_plan_v2 *v2, struct rp_v2_parts *parts, const void *token, size_t bytes,
                  struct rp_error *error)
 {
     const struct rp_stream_resume resume = {.begun_records = v2->contract, .keeps_limits = true};
@@ -354,7 +326,7 @@ static int fail_unknown(const struct rp_plan_v2 *v2, uint64_t row, struct rp_err
 
 int rp_v2_load(struct rp_plan_v2 *v2, const void *token, size_t bytes, struct rp_error *error)
 {
-    struct parts parts = {.calendar = NULL};
+    struct rp_v2_parts parts = {.calendar = NULL};
     struct rp_planner_token_info info;
     int code = rp_planner_token_info(token, bytes, &info, error);
     if (code == 0 && info.position.next_row < v2->known_from)
@@ -370,9 +342,9 @@ int rp_v2_load(struct rp_plan_v2 *v2, const void *token, size_t bytes, struct rp
 
 int rp_v2_rewind(struct rp_plan_v2 *v2, struct rp_error *error)
 {
-    struct parts parts = {.calendar = NULL};
+    struct rp_v2_parts parts = {.calendar = NULL};
     struct rp_stream_spec spec = v2->spec;
-    uint32_t count = rp_calendar_at(v2->calendar, 0)->joined;
+    uint32_t count = rp_calendar_at(v2->now.calendar, 0)->joined;
     if (v2->known_from > 0)
         return fail_unknown(v2, 0, error);
     const char **names = rp_calloc((size_t)count + 1, sizeof *names);
@@ -381,7 +353,7 @@ int rp_v2_rewind(struct rp_plan_v2 *v2, struct rp_error *error)
     if (code == 0)
         code = rp_v2_records_ahead(v2, 0, &parts.records, error);
     for (uint32_t j = 0; j < count && code == 0; j++)
-        names[j] = rp_calendar_source_name(v2->calendar, j);
+        names[j] = rp_calendar_source_name(v2->now.calendar, j);
     const struct rp_calendar_position begin = {.known_count = count,
                                                .known_names = names,
                                                .begun_records = v2->contract,
@@ -403,7 +375,7 @@ int rp_v2_rewind(struct rp_plan_v2 *v2, struct rp_error *error)
 static int check_record(const struct rp_plan_v2 *v2, const struct rp_plan_record *record,
                         struct rp_error *error)
 {
-    struct rp_stream_position at = rp_planner_position(v2->rows);
+    struct rp_stream_position at = rp_planner_position(v2->now.rows);
     uint64_t row = record->row;
     if (row < at.window_end || row == 0)
         return rp_fail(error, -RP_E_USAGE, "name a later step",
@@ -415,8 +387,8 @@ static int check_record(const struct rp_plan_v2 *v2, const struct rp_plan_record
     uint64_t *shares = rp_calloc((size_t)v2->number_count + 1, sizeof *shares);
     if (!shares)
         return rp_fail(error, -ENOMEM, NULL, "no memory for %" PRIu32 " shares", v2->number_count);
-    bool is_ramp = rp_calendar_shares(v2->calendar, row - 1, shares) != RP_NO_ROW &&
-                   rp_calendar_shares(v2->calendar, row, shares) != RP_NO_ROW;
+    bool is_ramp = rp_calendar_shares(v2->now.calendar, row - 1, shares) != RP_NO_ROW &&
+                   rp_calendar_shares(v2->now.calendar, row, shares) != RP_NO_ROW;
     free(shares);
     return !is_ramp
                ? 0
@@ -427,7 +399,7 @@ static int check_record(const struct rp_plan_v2 *v2, const struct rp_plan_record
 int rp_v2_append_record(struct rp_plan_v2 *v2, const struct rp_plan_record *record,
                         struct rp_error *error)
 {
-    struct parts parts = {.calendar = NULL};
+    struct rp_v2_parts parts = {.calendar = NULL};
     bool is_equal = false;
     int code = rp_v2_make_contract(v2, error);
     if (code == 0 && rp_v2_record_at(v2, record, &is_equal))
@@ -438,13 +410,13 @@ int rp_v2_append_record(struct rp_plan_v2 *v2, const struct rp_plan_record *reco
     if (code == 0)
         code = check_record(v2, record, error);
     size_t bytes = 0;
-    void *token = code < 0 ? NULL : rp_calloc(1, rp_planner_token_bytes_max(v2->calendar));
+    void *token = code < 0 ? NULL : rp_calloc(1, rp_planner_token_bytes_max(v2->now.calendar));
     if (code == 0 && !token)
         code = rp_fail(error, -ENOMEM, NULL, "no memory for a state token");
     if (code == 0)
-        code = rp_planner_token_write(v2->rows, token, &bytes, error);
+        code = rp_planner_token_write(v2->now.rows, token, &bytes, error);
     if (code == 0)
-        code = rp_v2_records_with(v2, rp_planner_row(v2->rows), record, &parts.records, error);
+        code = rp_v2_records_with(v2, rp_planner_row(v2->now.rows), record, &parts.records, error);
     if (code == 0)
         code = go_to(v2, &parts, token, bytes, error);
     free(token);
@@ -458,7 +430,7 @@ int rp_v2_append_record(struct rp_plan_v2 *v2, const struct rp_plan_record *reco
 int rp_v2_start(struct rp_plan_v2 *v2, const void *token, size_t bytes,
                 const struct rp_plan_start *start, struct rp_error *error)
 {
-    struct parts parts = {.calendar = NULL};
+    struct rp_v2_parts parts = {.calendar = NULL};
     struct rp_planner_token_info info;
     char *begun = NULL;
     int code = rp_planner_token_info(token, bytes, &info, error);
@@ -466,13 +438,9 @@ int rp_v2_start(struct rp_plan_v2 *v2, const void *token, size_t bytes,
         code = rp_v2_records_kept(v2, start, &info.position, &parts.records, error);
     if (code < 0)
         return code;
-    if (start->contract) {
-        begun = rp_calloc(1, start->contract->bytes + 1);
-        if (!begun) {
-            rp_v2_records_free(&parts.records);
-            return rp_fail(error, -ENOMEM, NULL, "no memory for the records of a contract");
-        }
-        memcpy(begun, start->contract->text, start->contract->bytes);
+    if (start->contract && !(begun = strndup(start->contract->text, start->contract->bytes))) {
+        rp_v2_records_free(&parts.records);
+        return rp_fail(error, -ENOMEM, NULL, "no memory for the records of a contract");
     }
     const struct rp_stream_resume resume = {.begun_records = begun,
                                             .weights = start->weights,

@@ -19,17 +19,21 @@ struct rp_v2_records {
     uint32_t count;
 };
 
-struct rp_plan_v2 {
-    struct rp_stream_spec spec;   /* as the caller gave it */
+/* A calendar and its rows, with the tables of the facade. */
+struct rp_v2_parts {
     struct rp_v2_records records; /* the calendar's, if its spec has others */
     struct rp_calendar *calendar;
     struct rp_planner *rows;
-
-    uint32_t number_count;
     uint32_t *places;              /* [number_count]: place in the config, or RP_NO_NUMBER */
     uint32_t *numbers;             /* [spec.source_count]: number in the stream, or RP_NO_NUMBER */
-    bool is_renumbered;            /* some number is not its place */
-    struct rp_fragment *fragments; /* the last row's, if so */
+    struct rp_fragment *fragments; /* the last row's, if is_renumbered */
+};
+
+struct rp_plan_v2 {
+    struct rp_stream_spec spec; /* as the caller gave it */
+    struct rp_v2_parts now;
+    uint32_t number_count;
+    bool is_renumbered; /* some number is not its place */
 
     /* The stage of the last row: it has rows [stage->from, stage_end). */
     const struct rp_stage *stage;
@@ -62,20 +66,23 @@ RP_MUST_CHECK int rp_v2_next(struct rp_plan_v2 *v2, struct rp_row *row, struct r
 uint32_t rp_v2_seq_len(const struct rp_plan_v2 *v2);
 bool rp_v2_is_stage_end(const struct rp_plan_v2 *v2);
 bool rp_v2_is_in_run(const struct rp_plan_v2 *v2);
-/** The declared stage that has the next row. */
-struct rp_plan_stage rp_v2_present_stage(const struct rp_plan_v2 *v2);
+/** The declared stage that has a row, counted from 0. O(stages). */
+uint32_t rp_v2_stage_of(const struct rp_plan_v2 *v2, uint64_t row);
 RP_MUST_CHECK int rp_v2_check_steps(struct rp_plan_v2 *v2, const struct rp_numbering *numbering,
                                     struct rp_error *error);
 struct rp_row_form rp_v2_row_form(const struct rp_plan_v2 *v2);
-bool rp_v2_skips(const struct rp_plan_v2 *v2, uint64_t first, uint64_t count);
 uint32_t rp_v2_max_docs_per_row(const struct rp_plan_v2 *v2);
+
+/** A source of the config after all rows that are planned, a begun deal window included. NULL: it
+ * has not joined. */
+const struct rp_source_state *rp_v2_reached(const struct rp_plan_v2 *v2, uint32_t source);
 
 /** The state before the next row, or before its deal window. NULL if there is no memory for it. */
 const struct rp_snapshot *rp_v2_state(struct rp_plan_v2 *v2);
+/** The counts of a state or of a token (STREAM2.md section 12.2). */
+struct rp_plan_counts rp_v2_counts_of(const struct rp_stream_counts *of);
 void rp_v2_counts(struct rp_plan_v2 *v2, struct rp_plan_counts *counts);
 
-RP_MUST_CHECK int rp_v2_save(const struct rp_plan_v2 *v2, void *token, size_t *bytes,
-                             struct rp_error *error);
 /** rp_plan_load and rp_plan_resume; rp_plan_start; rp_plan_rewind; rp_plan_follow. */
 RP_MUST_CHECK int rp_v2_load(struct rp_plan_v2 *v2, const void *token, size_t bytes,
                              struct rp_error *error);

@@ -16,19 +16,14 @@ int rp_v2_make_contract(struct rp_plan_v2 *v2, struct rp_error *error)
     if (v2->contract)
         return 0;
     struct rp_record_writer writer = {0};
-    int code = rp_calendar_contract(v2->calendar, &writer, error);
-    if (code == 0 && writer.out_of_memory)
-        code = rp_fail(error, -ENOMEM, NULL, "no memory for the contract of a stream");
-    char *text = code < 0 ? NULL : rp_calloc(1, writer.bytes + 1);
-    if (code == 0 && !text)
-        code = rp_fail(error, -ENOMEM, NULL, "no memory for the contract of a stream");
-    if (code == 0) {
-        memcpy(text, writer.text, writer.bytes);
-        v2->contract = text;
-        v2->contract_bytes = writer.bytes;
+    int code = rp_calendar_contract(v2->now.calendar, &writer, error);
+    if (code < 0) {
+        free(writer.text);
+        return code;
     }
-    free(writer.text);
-    return code;
+    v2->contract = writer.text;
+    v2->contract_bytes = writer.bytes;
+    return 0;
 }
 
 /* A line of a record: `record[NUMBER].KEY[SOURCE]=VALUE`. */
@@ -99,8 +94,9 @@ static void fill(void *context, const struct line *line)
     struct filling *filling = context;
     struct rp_stage_spec *record = &filling->list[line->record];
     uint32_t sources = filling->v2->spec.source_count;
-    uint32_t place = line->source < filling->v2->number_count ? filling->v2->places[line->source]
-                                                              : RP_NO_NUMBER;
+    uint32_t place = line->source < filling->v2->number_count
+                         ? filling->v2->now.places[line->source]
+                         : RP_NO_NUMBER;
     if (strcmp(line->key, "from") == 0) {
         record->from = line->value;
     } else if (strcmp(line->key, "weight") == 0 && place != RP_NO_NUMBER) {
@@ -131,21 +127,22 @@ static void fill(void *context, const struct line *line)
     }
 }
 
-/* Place for the values of a record that is appended. */
+/* Places for the values of records that are appended. */
 struct spare {
-    uint32_t *weights;                 /* [sources of the config] */
+    uint32_t count;
+    uint32_t *weights;                 /* [count][sources of the config] */
     struct rp_source_count *documents; /* likewise */
 };
 
 /* One block of memory: the list, its limits, its numbers of documents, its weights. It has room for
- * a record that is appended. */
+ * records that are appended. */
 static int allocate(struct filling *filling, const struct sizes *sizes, struct spare *spare,
                     struct rp_error *error)
 {
-    uint32_t sources = filling->v2->spec.source_count;
-    size_t list = (sizes->records + 1u) * sizeof *filling->list;
-    size_t documents = ((size_t)sizes->documents + sources) * sizeof *filling->documents;
-    size_t weights = (sizes->records + 1u) * sources * sizeof *filling->weights;
+    size_t sources = filling->v2->spec.source_count, count = (size_t)sizes->records + spare->count;
+    size_t list = count * sizeof *filling->list;
+    size_t documents = (sizes->documents + spare->count * sources) * sizeof *filling->documents;
+    size_t weights = count * sources * sizeof *filling->weights;
     size_t limits = sizes->limits * sizeof *filling->limits;
     char *block = rp_calloc(1, list + limits + documents + weights);
     if (!block)
@@ -154,8 +151,8 @@ static int allocate(struct filling *filling, const struct sizes *sizes, struct s
     filling->limits = (void *)(block + list);
     filling->documents = (void *)(block + list + limits);
     filling->weights = (void *)(block + list + limits + documents);
-    *spare = (struct spare){filling->weights + (size_t)sizes->records * sources,
-                            filling->documents + sizes->documents};
+    spare->weights = filling->weights + sizes->records * sources;
+    spare->documents = filling->documents + sizes->documents;
     return 0;
 }
 
@@ -189,7 +186,7 @@ static int list_records(const struct rp_plan_v2 *v2, uint64_t row, struct rp_v2_
 int rp_v2_records_ahead(const struct rp_plan_v2 *v2, uint64_t row, struct rp_v2_records *records,
                         struct rp_error *error)
 {
-    struct spare spare;
+    struct spare spare = {.count = 0};
     return list_records(v2, row, records, &spare, error);
 }
 
@@ -237,7 +234,7 @@ int rp_v2_records_with(const struct rp_plan_v2 *v2, uint64_t row,
                        const struct rp_plan_record *added, struct rp_v2_records *records,
                        struct rp_error *error)
 {
-    struct spare spare;
+    struct spare spare = {.count = 1};
     uint32_t sources = v2->spec.source_count;
     int code = list_records(v2, row, records, &spare, error);
     if (code < 0)
@@ -272,7 +269,7 @@ bool rp_v2_record_at(const struct rp_plan_v2 *v2, const struct rp_plan_record *w
                      bool *is_equal)
 {
     struct rp_v2_records records;
-    struct spare spare;
+    struct spare spare = {.count = 0};
     uint32_t sources = v2->spec.source_count;
     bool is_there = false;
     if (list_records(v2, wanted->row, &records, &spare, NULL) < 0)
@@ -289,13 +286,7 @@ bool rp_v2_record_at(const struct rp_plan_v2 *v2, const struct rp_plan_record *w
     return is_there;
 }
 
-/* The records of another contract that set weights from some row on. */
-struct kept_weights {
-    const struct rp_plan_v2 *v2;
-    const struct rp_record *contract;
-    struct rp_plan_record *list;
-    uint32_t *weights; /* [record][source of the config] */
-};
+/* ---- the records of a start ------------------------------------------------------------------ */
 
 /* The place of a source that the other contract has under this number. False: it has none. */
 static bool find_place(const struct rp_plan_v2 *v2, const struct rp_record *contract,
@@ -315,19 +306,36 @@ static bool find_place(const struct rp_plan_v2 *v2, const struct rp_record *cont
     return true;
 }
 
-static void keep(void *context, const struct line *line)
+/* All records of another contract that are not begun at `row`. */
+static int list_all(const struct rp_plan_v2 *v2, const struct rp_record *contract, uint64_t row,
+                    struct rp_v2_records *records, struct spare *spare, struct rp_error *error)
 {
-    struct kept_weights *kept = context;
-    struct rp_plan_record *entry = &kept->list[line->record];
-    if (strcmp(line->key, "from") == 0)
-        entry->row = line->value;
-    uint32_t place = RP_NO_NUMBER;
-    if (strcmp(line->key, "weight") == 0)
-        (void)find_place(kept->v2, kept->contract, line->source, &place);
-    if (place != RP_NO_NUMBER) {
-        uint32_t *weights = kept->weights + (size_t)line->record * kept->v2->spec.source_count;
-        weights[place] = (uint32_t)line->value;
-        entry->weights = weights;
+    uint32_t *places = rp_calloc(RP_SOURCES_MAX, sizeof *places);
+    struct rp_plan_v2 with = *v2;
+    if (!places)
+        return rp_fail(error, -ENOMEM, NULL, "no memory for the sources of a contract");
+    with.number_count = 0;
+    while (with.number_count < RP_SOURCES_MAX &&
+           find_place(v2, contract, with.number_count, &places[with.number_count]))
+        with.number_count++;
+    with.contract = (char *)contract->text;
+    with.contract_bytes = contract->bytes;
+    with.now.places = places;
+    int code = list_records(&with, row, records, spare, error);
+    free(places);
+    return code;
+}
+
+/* Of the records, only their weights stay. */
+static void keep_weights(struct rp_v2_records *records)
+{
+    uint32_t count = records->count;
+    records->count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct rp_stage_spec *record = &records->list[i];
+        if (record->sets & RP_SETS_WEIGHTS)
+            records->list[records->count++] = (struct rp_stage_spec){
+                .from = record->from, .sets = RP_SETS_WEIGHTS, .weights = record->weights};
     }
 }
 
@@ -354,78 +362,25 @@ static int insert(const struct rp_plan_v2 *v2, struct rp_v2_records *records,
     return 0;
 }
 
-/* All weights of the contract; the caller frees *list. */
-static int list_kept(const struct rp_plan_v2 *v2, const struct rp_record *contract,
-                     struct rp_plan_record **list, uint32_t *count, struct rp_error *error)
-{
-    struct sizes sizes = {0};
-    visit(contract, measure, &sizes);
-    size_t bytes = (sizes.records + 1u) * sizeof **list;
-    size_t weights = (size_t)sizes.records * v2->spec.source_count * sizeof(uint32_t);
-    char *block = rp_calloc(1, bytes + weights);
-    if (!block)
-        return rp_fail(error, -ENOMEM, NULL, "no memory for %" PRIu32 " records", sizes.records);
-    struct kept_weights kept = {v2, contract, (void *)block, (void *)(block + bytes)};
-    visit(contract, keep, &kept);
-    *list = kept.list;
-    *count = sizes.records;
-    return 0;
-}
-
-/* All records of another contract that are not begun. */
-static int list_all(const struct rp_plan_v2 *v2, const struct rp_record *contract, uint64_t row,
-                    struct rp_v2_records *records, struct rp_error *error)
-{
-    uint32_t *places = rp_calloc(RP_SOURCES_MAX, sizeof *places);
-    struct rp_plan_v2 with = *v2;
-    struct spare spare;
-    if (!places)
-        return rp_fail(error, -ENOMEM, NULL, "no memory for the sources of a contract");
-    with.number_count = 0;
-    while (with.number_count < RP_SOURCES_MAX &&
-           find_place(v2, contract, with.number_count, &places[with.number_count]))
-        with.number_count++;
-    with.contract = (char *)contract->text;
-    with.contract_bytes = contract->bytes;
-    with.places = places;
-    int code = list_records(&with, row, records, &spare, error);
-    free(places);
-    return code;
-}
-
 int rp_v2_records_kept(const struct rp_plan_v2 *v2, const struct rp_plan_start *start,
                        const struct rp_stream_position *position, struct rp_v2_records *records,
                        struct rp_error *error)
 {
-    uint64_t row = position->window_end;
-    if (start->keeps_records && start->contract)
-        return list_all(v2, start->contract, position->next_row, records, error);
-    struct rp_plan_record *kept = NULL;
-    uint32_t kept_count = 0, sources = v2->spec.source_count;
-    *records = (struct rp_v2_records){NULL, 0};
-    int code = start->contract ? list_kept(v2, start->contract, &kept, &kept_count, error) : 0;
-    uint32_t most = kept_count + start->ahead_count;
-    if (code < 0 || most == 0) {
-        free(kept);
+    static const struct rp_record none = {"", 0};
+    bool keeps_all = start->keeps_records && start->contract;
+    uint64_t row = keeps_all ? position->next_row : position->window_end;
+    struct spare place = {.count = keeps_all ? 0 : start->ahead_count};
+    int code = list_all(v2, start->contract ? start->contract : &none, row, records, &place, error);
+    if (code < 0 || keeps_all)
         return code;
-    }
-    size_t list = (most + 1u) * sizeof *records->list, entries = (size_t)most * sources;
-    char *block = rp_calloc(1,
-                            list + entries * (sizeof(struct rp_source_count) + sizeof(uint32_t)));
-    if (!block)
-        code = rp_fail(error, -ENOMEM, NULL, "no memory for %" PRIu32 " records", most);
-    records->list = (void *)block;
-    struct spare place = {.documents = (void *)(block + (block ? list : 0))};
-    place.weights = (void *)(place.documents + (block ? entries : 0));
-    for (uint32_t i = 0; i < most && code == 0; i++) {
-        const struct rp_plan_record *entry = i < kept_count ? &kept[i]
-                                                            : &start->ahead[i - kept_count];
+    keep_weights(records);
+    for (uint32_t i = 0; i < start->ahead_count && code == 0; i++) {
+        const struct rp_plan_record *entry = &start->ahead[i];
         if ((entry->weights || entry->documents) && entry->row >= row && entry->row > 0)
             code = insert(v2, records, entry, &place, error);
-        place.weights += sources;
-        place.documents += sources;
+        place.weights += v2->spec.source_count;
+        place.documents += v2->spec.source_count;
     }
-    free(kept);
     if (code < 0)
         rp_v2_records_free(records);
     return code;
@@ -440,12 +395,11 @@ void rp_v2_records_free(struct rp_v2_records *records)
 int rp_v2_follow(struct rp_plan_v2 *v2, struct rp_plan_v2 *started, struct rp_error *error)
 {
     int code = rp_v2_make_contract(started, error);
-    char *contract = code < 0 ? NULL : rp_calloc(1, started->contract_bytes + 1);
+    char *contract = code < 0 ? NULL : strndup(started->contract, started->contract_bytes);
     if (code == 0 && !contract)
         code = rp_fail(error, -ENOMEM, NULL, "no memory for the contract of a stream");
     if (code < 0)
         return code;
-    memcpy(contract, started->contract, started->contract_bytes);
     free(v2->contract);
     v2->contract = contract;
     v2->contract_bytes = started->contract_bytes;

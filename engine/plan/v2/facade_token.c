@@ -40,17 +40,9 @@ int rp_v2_state_info(const void *token, size_t bytes, struct rp_state_info *info
         .digest = found.digest,
         .source_count = found.source_count,
         .bytes = found.bytes,
-        .counts = {.documents = found.counts.documents,
-                   .empty = found.counts.empty,
-                   .passed_over = found.counts.passed_over,
-                   .tokens_read = found.counts.tokens_read,
-                   .truncated = found.counts.truncated,
-                   .dropped = found.counts.dropped,
-                   .left_out = found.counts.left_out,
-                   .emitted = found.counts.emitted,
-                   .padding = found.counts.padding,
-                   .buffered = found.waiting},
+        .counts = rp_v2_counts_of(&found.counts),
     };
+    info->counts.buffered = found.waiting; /* as its pieces have it */
     return 0;
 }
 

@@ -9,22 +9,14 @@
 #include "plan/order.h"
 #include "plan/v2/facade_trace.h"
 
-/* The state of a source after all rows that are planned, with all rows of a begun deal window;
- * NULL: it has not joined. */
-static const struct rp_source_state *reached(const struct rp_plan_v2 *v2, uint32_t source)
-{
-    uint32_t number = v2->numbers[source];
-    return number == RP_NO_NUMBER ? NULL : rp_planner_reached(v2->rows, number);
-}
-
 /* Whether a source that has joined keeps its record `documents` at all boundaries in
  * [first, end). */
 static bool is_constant(const struct rp_plan_v2 *v2, uint32_t number, uint64_t first,
                         uint64_t *documents)
 {
     bool is_known = false;
-    for (uint64_t row = first; row != RP_NO_ROW; row = rp_calendar_next(v2->calendar, row)) {
-        const struct rp_stage *stage = rp_calendar_at(v2->calendar, row);
+    for (uint64_t row = first; row != RP_NO_ROW; row = rp_calendar_next(v2->now.calendar, row)) {
+        const struct rp_stage *stage = rp_calendar_at(v2->now.calendar, row);
         if (number >= stage->joined)
             continue;
         if (is_known && stage->documents[number] != *documents)
@@ -38,8 +30,8 @@ static bool is_constant(const struct rp_plan_v2 *v2, uint32_t number, uint64_t f
 static bool documents_of(const struct rp_plan_v2 *v2, uint32_t source, uint64_t epoch,
                          uint64_t *documents)
 {
-    uint32_t number = v2->numbers[source];
-    const struct rp_source_state *state = reached(v2, source);
+    uint32_t number = v2->now.numbers[source];
+    const struct rp_source_state *state = rp_v2_reached(v2, source);
     if (number == RP_NO_NUMBER)
         return false;
     if (state && epoch == state->epoch)
@@ -47,16 +39,16 @@ static bool documents_of(const struct rp_plan_v2 *v2, uint32_t source, uint64_t 
     else if (state && epoch + 1 == state->epoch)
         *documents = state->before;
     else if (!state || epoch < state->epoch)
-        return rp_calendar_knows_records(v2->calendar) && is_constant(v2, number, 0, documents);
+        return rp_calendar_knows_records(v2->now.calendar) && is_constant(v2, number, 0, documents);
     else
-        return is_constant(v2, number, rp_planner_row(v2->rows), documents);
+        return is_constant(v2, number, rp_planner_row(v2->now.rows), documents);
     return true;
 }
 
 int rp_v2_draw(const struct rp_plan_v2 *v2, struct rp_draw *draw, struct rp_error *error)
 {
     const struct rp_stream_source *source = &v2->spec.sources[draw->source];
-    const struct rp_stream_fixed *fixed = &rp_calendar_spec(v2->calendar)->fixed;
+    const struct rp_stream_fixed *fixed = &rp_calendar_spec(v2->now.calendar)->fixed;
     uint64_t documents = 0;
     if (!documents_of(v2, draw->source, draw->epoch, &documents))
         return rp_fail(error, -RP_E_USAGE,
@@ -91,7 +83,7 @@ static bool is_drawn(const struct rp_source_state *state, const struct rp_draw *
 
 bool rp_v2_has_drawn(const struct rp_plan_v2 *v2, const struct rp_draw *draw)
 {
-    return is_drawn(reached(v2, draw->source), draw);
+    return is_drawn(rp_v2_reached(v2, draw->source), draw);
 }
 
 /* ---- waiting pieces -------------------------------------------------------------------------- */
@@ -129,24 +121,16 @@ static bool is_of_draw(void *context, const struct rp_item_piece *piece)
 bool rp_v2_holds(struct rp_plan_v2 *v2, const struct rp_draw *draw)
 {
     const struct rp_snapshot *state = rp_v2_state(v2);
-    struct wanted wanted = {draw->document / rp_calendar_spec(v2->calendar)->fixed.group,
-                            v2->numbers[draw->source], draw};
+    struct wanted wanted = {draw->document / rp_calendar_spec(v2->now.calendar)->fixed.group,
+                            v2->now.numbers[draw->source], draw};
     return !state || visit(state, is_of_draw, &wanted);
 }
 
 bool rp_v2_is_past(struct rp_plan_v2 *v2, const struct rp_draw *draw)
 {
     const struct rp_snapshot *state = rp_v2_state(v2);
-    uint32_t number = v2->numbers[draw->source];
+    uint32_t number = v2->now.numbers[draw->source];
     if (!state || number >= state->source_count)
         return false;
     return is_drawn(&state->sources[number], draw) && !rp_v2_holds(v2, draw);
-}
-
-/* ---------------------------------------------------------------------------------------------- */
-
-uint64_t rp_v2_source_epoch(const struct rp_plan_v2 *v2, uint32_t source)
-{
-    const struct rp_source_state *state = reached(v2, source);
-    return state ? state->epoch : 0;
 }

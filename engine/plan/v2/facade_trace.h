@@ -12,6 +12,5 @@ RP_MUST_CHECK int rp_v2_draw(const struct rp_plan_v2 *v2, struct rp_draw *draw,
 bool rp_v2_has_drawn(const struct rp_plan_v2 *v2, const struct rp_draw *draw);
 bool rp_v2_holds(struct rp_plan_v2 *v2, const struct rp_draw *draw);
 bool rp_v2_is_past(struct rp_plan_v2 *v2, const struct rp_draw *draw);
-uint64_t rp_v2_source_epoch(const struct rp_plan_v2 *v2, uint32_t source);
 
 #endif

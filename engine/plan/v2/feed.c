@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* feed.c — see feed.h. */
 #include "plan/v2/feed_ahead.h"
 #include "plan/v2/feed_pieces.h"
 

@@ -3,7 +3,6 @@
  * as a pair (STREAM2.md section 7).
  *
  * No piece of the FIFO is longer than a row: longer ones are in the pool. */
-#include "base/bits.h"
 #include "plan/pair.h"
 #include "plan/v2/stores.h"
 

@@ -271,18 +271,11 @@ static int plan_window(struct rp_planner *plan, const struct rp_stage *stage,
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static int report_failure(const struct rp_planner *plan, struct rp_error *error)
-{
-    if (error)
-        *error = plan->failure;
-    return plan->failure.code;
-}
-
 static int fail_plan(struct rp_planner *plan, int failed, struct rp_error *error)
 {
     plan->failed = true;
     plan->failure.code = failed;
-    return report_failure(plan, error);
+    return rp_fail_again(error, &plan->failure);
 }
 
 static void give_dealt_row(struct rp_planner *plan, struct rp_stream_row *row)
@@ -308,7 +301,7 @@ static void give_dealt_row(struct rp_planner *plan, struct rp_stream_row *row)
 int rp_planner_next(struct rp_planner *plan, struct rp_stream_row *row, struct rp_error *error)
 {
     if (plan->failed)
-        return report_failure(plan, error);
+        return rp_fail_again(error, &plan->failure);
     if (plan->is_over)
         return 0;
     if (plan->window.count > 0) {

@@ -59,22 +59,10 @@ void rp_apportion(const uint64_t *x, uint32_t count, uint64_t *shares)
         give_rests(x, shares, count, sum, (uint32_t)(WHOLE - given));
 }
 
-static const struct rp_calendar_mix *mix_at(const struct rp_calendar *calendar, uint64_t row)
-{
-    uint32_t low = 1, high = calendar->mix_count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (calendar->mixes[middle].from <= row)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return &calendar->mixes[low - 1];
-}
-
 uint64_t rp_calendar_shares(const struct rp_calendar *calendar, uint64_t row, uint64_t *shares)
 {
-    const struct rp_calendar_mix *mix = mix_at(calendar, row);
+    uint32_t begun = RP_COUNT_UP_TO(calendar->mixes, calendar->mix_count, from, row);
+    const struct rp_calendar_mix *mix = &calendar->mixes[begun - 1]; /* the first is from row 0 */
     uint64_t i = row - mix->from, x[RP_SOURCES_MAX];
     if (i >= mix->ramp) {
         memcpy(shares, mix->shares, calendar->count * sizeof *shares);
@@ -91,17 +79,9 @@ uint64_t rp_calendar_shares(const struct rp_calendar *calendar, uint64_t row, ui
 
 static bool declares_weights(const struct rp_calendar *calendar, uint64_t row)
 {
-    for (uint32_t low = 0, high = calendar->spec.stage_count; low < high;) {
-        uint32_t middle = low + (high - low) / 2;
-        const struct rp_stage_spec *stage = &calendar->stages[middle];
-        if (stage->from == row)
-            return stage->sets & RP_SETS_WEIGHTS;
-        if (stage->from < row)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return false;
+    uint32_t begun = RP_COUNT_UP_TO(calendar->stages, calendar->spec.stage_count, from, row);
+    const struct rp_stage_spec *stage = &calendar->stages[begun - 1]; /* the first is from row 0 */
+    return stage->from == row && (stage->sets & RP_SETS_WEIGHTS);
 }
 
 static int make_shares(struct rp_calendar *calendar, struct rp_calendar_mix *mix,

@@ -40,34 +40,29 @@ static int fail_memory(uint64_t pieces, struct rp_error *error)
                    "no memory for %" PRIu64 " waiting documents", pieces);
 }
 
-/* Room for `pieces` in each store. The stores are empty, or only grow. */
-static int reserve_pieces(struct rp_stores *stores, uint32_t pieces, struct rp_error *error)
+static void free_pieces(struct rp_stores *stores)
 {
-    if (pieces <= stores->capacity)
-        return 0;
-    struct rp_item_piece *fifo = rp_calloc(pieces + 1, sizeof *fifo);
-    uint32_t *sizes = rp_calloc(pieces + 1, sizeof *sizes);
-    struct rp_pool_entry *pool = rp_calloc(pieces, sizeof *pool);
-    struct rp_pool_place *places = rp_calloc(pieces, sizeof *places);
-    struct rp_piece_node *nodes = rp_calloc(pieces + 1, sizeof *nodes);
-    if (!fifo || !sizes || !pool || !places || !nodes) {
-        free(fifo);
-        free(sizes);
-        free(pool);
-        free(places);
-        free(nodes);
-        return fail_memory(pieces, error);
-    }
     free(stores->fifo);
     free(stores->fifo_sizes);
     free(stores->pool);
     free(stores->places);
     free(stores->nodes);
-    stores->fifo = fifo;
-    stores->fifo_sizes = sizes;
-    stores->pool = pool;
-    stores->places = places;
-    stores->nodes = nodes;
+}
+
+/* Room for `pieces` in each store. The stores are empty, or only grow. */
+static int reserve_pieces(struct rp_stores *stores, uint32_t pieces, struct rp_error *error)
+{
+    if (pieces <= stores->capacity)
+        return 0;
+    free_pieces(stores);
+    stores->capacity = 0;
+    stores->fifo = rp_calloc(pieces + 1, sizeof *stores->fifo);
+    stores->fifo_sizes = rp_calloc(pieces + 1, sizeof *stores->fifo_sizes);
+    stores->pool = rp_calloc(pieces, sizeof *stores->pool);
+    stores->places = rp_calloc(pieces, sizeof *stores->places);
+    stores->nodes = rp_calloc(pieces + 1, sizeof *stores->nodes);
+    if (!stores->fifo || !stores->fifo_sizes || !stores->pool || !stores->places || !stores->nodes)
+        return fail_memory(pieces, error);
     stores->capacity = pieces;
     return 0;
 }
@@ -154,12 +149,8 @@ int rp_stores_open(struct rp_stores *stores, const struct rp_calendar *calendar,
 void rp_stores_close(struct rp_stores *stores)
 {
     rp_feed_close(&stores->feed);
-    free(stores->fifo);
-    free(stores->fifo_sizes);
-    free(stores->pool);
-    free(stores->places);
+    free_pieces(stores);
     free(stores->rows);
-    free(stores->nodes);
     free(stores->draft.fragments);
     free(stores->draft.epochs);
     rp_window_close(&stores->window);

@@ -177,9 +177,9 @@ static inline bool rp_draft_is_open(const struct rp_stores *stores)
 {
     return stores->draft.gap > 0 && stores->draft.pieces < stores->pieces_max;
 }
-/** Cut tokens off the front of a piece into the row. */
-static inline void rp_draft_cut(struct rp_stores *stores, struct rp_item_piece *piece,
-                                uint32_t tokens)
+/** Append a fragment of the front of a piece, which occupies `size` places. */
+static inline void rp_draft_add(struct rp_stores *stores, const struct rp_item_piece *piece,
+                                uint32_t tokens, uint32_t size)
 {
     struct rp_row_draft *draft = &stores->draft;
     draft->epochs[draft->count] = piece->epoch;
@@ -187,7 +187,13 @@ static inline void rp_draft_cut(struct rp_stores *stores, struct rp_item_piece *
                                                             piece->source, tokens};
     draft->pieces++;
     draft->tokens += tokens;
-    draft->gap -= rp_feed_round(&stores->feed, tokens);
+    draft->gap -= size;
+}
+/** Cut tokens off the front of a piece into the row. */
+static inline void rp_draft_cut(struct rp_stores *stores, struct rp_item_piece *piece,
+                                uint32_t tokens)
+{
+    rp_draft_add(stores, piece, tokens, rp_feed_round(&stores->feed, tokens));
     piece->offset += tokens;
     piece->length -= tokens;
 }
@@ -199,13 +205,7 @@ static inline int rp_draft_take(struct rp_stores *stores, const struct rp_item_p
 {
     if (stores->feed.group > 1)
         return rp_draft_take_group(stores, piece, size, error);
-    struct rp_row_draft *draft = &stores->draft;
-    draft->epochs[draft->count] = piece->epoch;
-    draft->fragments[draft->count++] = (struct rp_fragment){piece->item, piece->offset,
-                                                            piece->source, piece->length};
-    draft->pieces++;
-    draft->tokens += piece->length;
-    draft->gap -= size;
+    rp_draft_add(stores, piece, piece->length, size);
     return 0;
 }
 

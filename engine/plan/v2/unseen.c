@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unseen.c — see unseen.h. */
 #include "plan/v2/unseen.h"
 
 #include <errno.h>
