@@ -58,11 +58,15 @@ uint64_t rp_flow_catch_up_memory_bytes(const struct rp_flow_options *flow);
  * caller closes it. */
 RP_MUST_CHECK int rp_flow_make_catch_up(struct rp_flow **made, const struct rp_flow *flow,
                                         uint32_t ring, struct rp_error *error);
-/** Start the catch-up flow at the tail of rings[ring], while packers are paused. `plan` must be
- * positioned at the first row of that micro-batch; `before` is as for rp_flow_start. The plan is
- * borrowed until the ring has caught up or the flow is stopped. `flow` owns `made` from here on. If
- * this fails, the caller stops the flow. A stop ends catching up; the next start begins at the
- * lowest tail. */
+/** The main flow leaves the ring out from here on, while packers are paused. Call this once the
+ * ring has new memory, and before any state is read: rp_flow_state_at goes by the tails of the
+ * rings that the main flow serves. Then start the ring's catch-up flow, or stop the flow. */
+void rp_flow_leave_out(struct rp_flow *flow, uint32_t ring);
+/** Start the catch-up flow of a ring that is left out, at its tail, while packers are paused.
+ * `plan` must be positioned at the first row of that micro-batch; `before` is as for rp_flow_start.
+ * The plan is borrowed until the ring has caught up or the flow is stopped. `flow` owns `made` from
+ * here on. If this fails, the caller stops the flow. A stop ends catching up; the next start begins
+ * at the lowest tail. */
 RP_MUST_CHECK int rp_flow_start_catch_up(struct rp_flow *flow, struct rp_flow *made, uint32_t ring,
                                          struct rp_plan *plan, const struct rp_row_state *before,
                                          struct rp_error *error);

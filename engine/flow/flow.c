@@ -42,19 +42,25 @@ static uint64_t catch_up_limit(const struct rp_flow *flow, uint32_t ring)
     return limit;
 }
 
+void rp_flow_leave_out(struct rp_flow *flow, uint32_t ring)
+{
+    RP_ASSERT(rp_flow_packers_are_paused(flow) && !flow->catch_up[ring] && !flow->deliver.held);
+    flow->is_catching_up[ring] = true;
+    rp_a64_store_relaxed(&flow->arena.pack_from[ring], RP_PACK_NONE);
+    rp_a64_store_relaxed(&flow->arena.free_until[ring], 0);
+    flow->sums[ring] = (struct rp_batch_sums){0}; /* belongs to a batch that was packed in part */
+}
+
 int rp_flow_start_catch_up(struct rp_flow *flow, struct rp_flow *made, uint32_t ring,
                            struct rp_plan *plan, const struct rp_row_state *before,
                            struct rp_error *error)
 {
     struct rp_deliver *d = &flow->deliver;
     struct rp_ring *behind = &d->rings[ring];
-    RP_ASSERT(rp_flow_packers_are_paused(flow) && !flow->catch_up[ring] && !d->held);
+    RP_ASSERT(rp_flow_packers_are_paused(flow) && !flow->catch_up[ring]);
+    RP_ASSERT(flow->is_catching_up[ring]);
     flow->catch_up[ring] = made;
-    flow->is_catching_up[ring] = true;
     RP_ASSERT(rp_flow_catch_ups(flow) <= rp_flow_catch_ups_max(flow->options.rank_count));
-    rp_a64_store_relaxed(&flow->arena.pack_from[ring], RP_PACK_NONE);
-    rp_a64_store_relaxed(&flow->arena.free_until[ring], 0);
-    flow->sums[ring] = (struct rp_batch_sums){0}; /* belongs to a batch that was packed in part */
     int code = rp_flow_start(made, plan, before, d->numbering, behind->tail, behind, error);
     made->deliver.end_batch = catch_up_limit(flow, ring);
     if (code >= 0)

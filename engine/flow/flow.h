@@ -179,7 +179,8 @@ RP_MUST_CHECK int rp_flow_replace_packer(struct rp_flow *flow, uint32_t packer,
 void rp_flow_hold(struct rp_flow *flow, uint64_t batch);
 void rp_flow_release_hold(struct rp_flow *flow);
 
-/** The state before micro-batch `position`, if it is kept. */
+/** The state before micro-batch `position`, if it is kept and dispatch cannot write over it. Valid
+ * until the caller delivers, parks, or changes a ring. Only between an unpark and a park. */
 struct rp_row_state rp_flow_state_at(const struct rp_flow *flow, uint64_t position);
 /** Forget all kept states, because micro-batches are going to be numbered from another base row.
  * Only while the flow is stopped. */

@@ -1,5 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* flow_view.c — views of a flow for checkpoints, attaching trainers, and status. */
+/* flow_view.c — views of a flow for checkpoints, attaching trainers, and status.
+ *
+ * Dispatch saves states in slots, which it reuses (rp_queue_save). Other threads read a slot in two
+ * places:
+ *
+ *   complete_batch (deliver.c)  the state after a batch that is not published: choose_sizes
+ *                               (flow_open.c) has slots for all of these
+ *   rp_flow_state_at            any position, on the engine's thread while it has the turn. So no
+ *                               tail moves meanwhile, which limits dispatch (may_be_overwritten).
+ *                               Callers copy the state, or load a plan from it, before they
+ * deliver.
+ *
+ * States are forgotten only while the flow is stopped. */
 #include "base/bits.h"
 #include "base/defect.h"
 #include "flow/catch_up.h"
@@ -67,26 +79,38 @@ const uint8_t *rp_flow_transfer_tokens(const struct rp_flow *flow,
     return rp_files_tokens(&flow->files, flow->arena.data, transfer);
 }
 
-/* An earlier start of the flow may have planned further than this one, and its states are still in
- * their slots. Dispatch may be overwriting any whose position is at least `state_count` ahead of
- * the published one; and, while any ring catches up, any so far behind that only catch-up flows use
- * it. */
+/* May dispatch write over the state of `position` before the engine's thread delivers or changes a
+ * ring? Slots of positions that this start has not reached have states of earlier starts. Until
+ * then dispatch saves states of positions from `first` to `last` only:
+ *
+ *   first  It began at the lowest tail of all rings, and the state after a batch is saved before
+ *          the batch is published.
+ *   last   Each batch from the lowest tail of the served rings on has a ticket that is not retired,
+ *          and planning is ahead of tickets by rp_queue_states. Batches below that tail may have no
+ *          ticket, so dispatch may pass them at any time.
+ *
+ * It writes over the state if it saves that of another position in the same slot. */
 static bool may_be_overwritten(const struct rp_flow *flow, uint64_t position)
 {
-    uint64_t lowest_tail = UINT64_MAX, count = flow->arena.state_count;
-    for (uint32_t r = 0; r < flow->options.rank_count; r++)
-        if (!flow->is_catching_up[r])
-            lowest_tail = rp_min_u64(lowest_tail, flow->deliver.rings[r].tail);
-    if (position >= lowest_tail)
-        return position - lowest_tail >= count;
-    return rp_flow_catch_ups(flow) > 0 &&
-           lowest_tail - position + flow->arena.slot_count + 1 + rp_queue_states(&flow->options) >=
-               count;
+    uint64_t begin = UINT64_MAX, published = 0, lowest_tail = UINT64_MAX;
+    uint64_t count = flow->arena.state_count;
+    for (uint32_t r = 0; r < flow->options.rank_count; r++) {
+        uint64_t start = flow->start_batch[r], tail = flow->deliver.rings[r].tail;
+        begin = rp_min_u64(begin, start);
+        if (flow->is_catching_up[r])
+            continue;
+        lowest_tail = rp_min_u64(lowest_tail, tail);
+        published = tail > start ? rp_max_u64(published, tail) : published;
+    }
+    uint64_t first = rp_max_u64(begin, published);
+    uint64_t last = lowest_tail + flow->arena.slot_count + 1 + rp_queue_states(&flow->options);
+    return position + count <= last || position >= first + count;
 }
 
 struct rp_row_state rp_flow_state_at(const struct rp_flow *flow, uint64_t position)
 {
     struct rp_row_state kept = {.token = NULL};
+    RP_ASSERT(!flow->is_parked);
     for (uint32_t r = 0; r < flow->options.rank_count && !kept.token; r++)
         if (flow->catch_up[r])
             kept = rp_flow_state_at(flow->catch_up[r], position);

@@ -74,16 +74,12 @@ static void prefer(struct rp_row_state *best, uint64_t row, struct rp_row_state 
         *best = other;
 }
 
-/* The state that the flow keeps of the micro-batch of `row`. While the flow runs only states that
- * are not consumed yet are used: the flow may be overwriting older ones. */
+/* The state that the flow keeps of the micro-batch of `row`. */
 static struct rp_row_state state_of_flow(const struct rp_delivery *delivery, uint64_t row)
 {
-    const struct rp_row_state none = {.token = NULL};
     if (row < rp_numbering_base(&delivery->numbering) || !delivery->flow)
-        return none;
-    uint64_t position = rp_numbering_batch(&delivery->numbering, row);
-    bool is_safe = position >= rp_delivery_consumed(delivery) || !rp_delivery_runs(delivery);
-    return is_safe ? rp_flow_state_at(delivery->flow, position) : none;
+        return (struct rp_row_state){.token = NULL};
+    return rp_flow_state_at(delivery->flow, rp_numbering_batch(&delivery->numbering, row));
 }
 
 /* The nearest state at or before `row` that the engine has of its own stream. */

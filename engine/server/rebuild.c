@@ -263,7 +263,8 @@ static int make_catch_up(struct rp_engine *engine, const struct rp_rebuild *rebu
                     : rp_flow_make_catch_up(catch_up, engine->delivery.flow, rebuild->ring, error);
 }
 
-/* The ring's earlier catch-up flow, which may have used the plan, was dropped. */
+/* The ring has its new memory, and its earlier catch-up flow, which may have used the plan, was
+ * dropped. */
 static int start_catch_up(struct rp_engine *engine, uint32_t ring, struct rp_flow *catch_up,
                           struct rp_error *error)
 {
@@ -272,6 +273,7 @@ static int start_catch_up(struct rp_engine *engine, uint32_t ring, struct rp_flo
     const struct rp_row_state start = {engine->stream.kept_state, engine->stream.kept_bytes,
                                        engine->stream.kept_row};
     struct rp_row_state before;
+    rp_flow_leave_out(engine->delivery.flow, ring); /* before a state is read */
     int code = rp_engine_load_plan(engine, kept->plan, start, engine->delivery.rings[ring].tail,
                                    &before, error);
     if (code < 0) {

@@ -116,12 +116,70 @@ static void two_ranks_fall_behind_near_the_end(void **state)
     assert_int_equal(engine_wait(&job.engine), 0);
 }
 
+/* ---- inside a step --------------------------------------------------------------------------- */
+
+#define MICRO_BATCHES 3u               /* of a step */
+#define LAST_STEP (16 * MICRO_BATCHES) /* the flow plans the step that begins here */
+/* A flow of these options has 32 state slots, so this position has the slot of LAST_STEP + 2. A
+ * step begins here. */
+#define SHARED_SLOT (LAST_STEP + 2 - 32u)
+#define FURTHER_BEHIND (2 * MICRO_BATCHES)
+
+/* Take batches without a comparison: the kit has few of the rows of so many ranks. */
+static void take_any(struct rp_client *client, uint64_t count)
+{
+    struct rp_error error = {0};
+    struct rp_batch batch = {.struct_size = sizeof batch};
+    for (uint64_t k = 0; k < count; k++) {
+        if (rp_client_next(client, PATIENCE_NS, &batch, &error) != RP_NEXT_BATCH)
+            fail_msg("%s", error.message);
+        assert_int_equal(rp_client_release(client, &batch), 0);
+    }
+}
+
+static void take_any_and_keep(uint32_t rank, uint64_t batch, uint64_t kept)
+{
+    take_any(job.clients[rank], 1);
+    if (batch == kept)
+        job.token_bytes[rank] = rp_client_state(job.clients[rank], job.tokens[rank], KIT_STATE_MAX);
+}
+
+/* Rank 1 falls behind to the second batch of a step, so the engine looks for the state before that
+ * step. The flow, which has so many rows to plan that trainers wait for it, takes its slot
+ * meanwhile. Rank 0 is further behind: no rank has consumed the step. ThreadSanitizer is the judge.
+ */
+static void a_rank_falls_behind_inside_a_step(void **state)
+{
+    (void)state;
+    static const char *const options[] = {"dp_world_size",     "256",   "ranks",      "0-2",
+                                          "prefetch_bytes",    "128kb", "num_epochs", "0",
+                                          "global_batch_size", "1536",  NULL};
+    for (uint32_t round = 0; round < 3; round++) {
+        job.engine = engine_start(options);
+        for (uint32_t r = 0; r < RANKS; r++)
+            job.clients[r] = trainer(r, NULL, 0);
+        for (uint64_t k = 0; k < LAST_STEP; k++) {
+            if (k == FURTHER_BEHIND)
+                fall_behind(0);
+            if (k < FURTHER_BEHIND)
+                take_any_and_keep(0, k, 0);
+            take_any_and_keep(1, k, SHARED_SLOT);
+            take_any(job.clients[LAST], 1);
+        }
+        fall_behind(1);
+        take_any(job.clients[1], MICRO_BATCHES);
+        take_any(job.clients[LAST], 1);
+        end();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(two_ranks_behind_hold_up_nobody, end_newest),
         cmocka_unit_test_teardown(all_ranks_may_fall_behind_one_by_one, end_newest),
         cmocka_unit_test_teardown(two_ranks_fall_behind_near_the_end, end_newest),
+        cmocka_unit_test_teardown(a_rank_falls_behind_inside_a_step, end_newest),
     };
     return cmocka_run_group_tests(tests, engine_enter, engine_leave);
 }

@@ -129,19 +129,27 @@ static void a_catch_up_flow_takes_the_memory_of_its_forecast(void **state)
 
 #define BEHIND_AT 2u /* batch */
 
+/* The ring gets new memory, and begins at this batch. */
+static void move_ring(struct stream *s, uint32_t r, uint64_t batch)
+{
+    const struct rp_geometry shape = s->rings[r].geometry;
+    rp_ring_view_close(&s->views[r]);
+    rp_ring_close(&s->rings[r]);
+    stream_make_ring(s, r, batch, &shape);
+}
+
 /* The ring begins again at BEHIND_AT, and gets a catch-up flow. As the engine does it. */
 static void fall_behind(struct stream *s, uint32_t r, struct rp_plan *plan)
 {
-    const struct rp_geometry shape = s->rings[r].geometry;
-    const struct kit_row *at = &kit.rows[BEHIND_AT * shape.rows * shape.world];
+    const struct rp_geometry *shape = &s->rings[r].geometry;
+    const struct kit_row *at = &kit.rows[BEHIND_AT * shape->rows * shape->world];
     struct rp_flow *made;
     struct rp_error error;
     if (rp_flow_make_catch_up(&made, s->flow, r, &error) != 0)
         fail_msg("%s", error.message);
     rp_flow_pause_packers(s->flow);
-    rp_ring_view_close(&s->views[r]);
-    rp_ring_close(&s->rings[r]);
-    stream_make_ring(s, r, BEHIND_AT, &shape);
+    move_ring(s, r, BEHIND_AT);
+    rp_flow_leave_out(s->flow, r);
     if (rp_plan_load(plan, at->state, at->state_bytes, false, &error) != 0 ||
         rp_flow_start_catch_up(s->flow, made, r, plan, NULL, &error) != 0 ||
         rp_flow_resume_packers(s->flow, &error) != 0)
@@ -193,6 +201,85 @@ static void rings_behind_are_served_while_the_engine_sleeps(void **state)
     stream_close(&s);
     rp_plan_close(plans[0]);
     rp_plan_close(plans[1]);
+}
+
+/* ---- states ---------------------------------------------------------------------------------- */
+
+/* The flow of run_to keeps this many states. Dispatch may save those of AHEAD positions above the
+ * tails: 8 tickets, one that is made, and a step. */
+#define STATES 32u
+#define AHEAD (8u + 1u + 1u)
+
+/* A new flow, whose rings have had the batches up to this one, and maybe some more. Returns how
+ * many. */
+static uint64_t run_to(struct stream *s, struct kit *epochs, uint64_t batch)
+{
+    struct rp_error error;
+    struct rp_plan_config config = small_plan();
+    struct rp_flow_options options = two_rings();
+    config.num_epochs = 4;
+    kit_open(epochs, two_sources, 2, &config);
+    options.prefetch_bytes = 1 << 16;
+    stream_open(s, epochs, &options, RP_DTYPE_I32, 0, 1);
+    assert_true(epochs->row_count > 2 * (batch + STATES));
+    assert_int_equal(rp_flow_arena(s->flow)->state_count, STATES);
+    stream_start(s);
+    while (stream_lowest_tail(s) < batch)
+        assert_true(stream_turn(s, &error) >= 0);
+    return stream_lowest_tail(s);
+}
+
+/* The main flow leaves the ring out, which gets new memory from this batch on. */
+static void leave_out(struct stream *s, uint32_t r, uint64_t batch)
+{
+    rp_flow_pause_packers(s->flow);
+    move_ring(s, r, batch);
+    rp_flow_leave_out(s->flow, r);
+}
+
+static bool is_readable(const struct stream *s, uint64_t position)
+{
+    return rp_flow_state_at(s->flow, position).token != NULL;
+}
+
+/* Dispatch may take the slot of a state at any time: the state is not read, though it is still
+ * there; nor if a ring goes back to the batch after it. The next one is read. */
+static void a_state_whose_slot_may_be_taken_is_not_read(void **state)
+{
+    (void)state;
+    struct stream s;
+    struct kit epochs;
+    uint64_t position = run_to(&s, &epochs, STATES) + AHEAD - STATES;
+    bool read_before = is_readable(&s, position), next_before = is_readable(&s, position + 1);
+    leave_out(&s, 0, position + 1);
+    bool read_after = is_readable(&s, position), next_after = is_readable(&s, position + 1);
+    rp_flow_stop(s.flow);
+    bool is_there = is_readable(&s, position);
+    stream_close(&s);
+    kit_close(&epochs);
+    assert_true(is_there && next_before && next_after); /* here: no thread runs any more */
+    assert_false(read_before);
+    assert_false(read_after);
+}
+
+/* A start that begins far below a ring, for another one that is then left out: dispatch comes by
+ * the states that an earlier start has left at the ring's batches. */
+static void a_state_that_dispatch_comes_to_is_not_read(void **state)
+{
+    (void)state;
+    struct stream s;
+    struct kit epochs;
+    uint64_t far = run_to(&s, &epochs, STATES + AHEAD);
+    rp_flow_stop(s.flow);
+    bool is_there = is_readable(&s, far);
+    move_ring(&s, 0, 0);
+    stream_start(&s);
+    leave_out(&s, 0, 0);
+    bool read_at = is_readable(&s, far), read_below = is_readable(&s, far - 1);
+    stream_close(&s);
+    kit_close(&epochs);
+    assert_true(is_there);
+    assert_false(read_at || read_below);
 }
 
 /* Pages in the page cache are not read past it for a ring that is behind, also where the flow
@@ -299,6 +386,8 @@ int main(void)
         cmocka_unit_test(nobody_waits_for_a_skipped_seat),
         cmocka_unit_test(a_ring_is_replaced_while_the_flow_runs),
         cmocka_unit_test(rings_behind_are_served_while_the_engine_sleeps),
+        cmocka_unit_test(a_state_whose_slot_may_be_taken_is_not_read),
+        cmocka_unit_test(a_state_that_dispatch_comes_to_is_not_read),
         cmocka_unit_test(a_ring_behind_is_read_from_the_page_cache),
         cmocka_unit_test(a_ring_behind_leaves_the_flow_its_descriptors),
         cmocka_unit_test(a_catch_up_flow_takes_the_memory_of_its_forecast),
