@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* explore — every run of a scenario that differs in more than the order of independent steps.
  *
- * Depth first, without saved states: a run is repeated up to the last choice that has another
- * branch. Threads are coroutines. A run that comes to a state that was there before is given up; a
- * state is the stacks of the threads, the private state of the scenario, and memory.h's state of
- * the shared memory. Accesses to data are no choices: if their order mattered, they would be races,
- * and those are found whatever the order. */
+ * Depth first: a run is repeated from the last choice that has another branch, or from the last
+ * snapshot before that (snapshot.h). Threads are coroutines. A run that comes to a state that was
+ * there before is given up; a state is the stacks of the threads, the private state of the
+ * scenario, and memory.h's state of the shared memory. Accesses to data are no choices: if their
+ * order mattered, they would be races, and those are found whatever the order. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +13,8 @@
 #include "base/defect.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "scenarios.h"
+#include "snapshot.h"
 #include "threads.h"
 
 #define CHOICES 8192u
@@ -32,6 +34,7 @@ struct site {
 
 _Bool rp_defects[RP_DEFECT_COUNT];
 bool model_long;
+static bool replays; /* each run begins at its first step */
 static struct choice choices[CHOICES];
 static unsigned choice_count, choice_at;
 static uint64_t *states;
@@ -142,6 +145,24 @@ static uint64_t hash_state(void)
     return model_mix(hash, memory_hash(active, active_count, others, other_count));
 }
 
+/* The memory of this run, for those that begin in the same way. */
+static void save_run(void)
+{
+    if (replays || !snapshot_begin(choice_at))
+        return;
+    snapshot_add(run, sizeof *run);
+    snapshot_add(&trace_count, sizeof trace_count);
+    for (unsigned i = 0; i < run->thread_count; i++)
+        thread_save(i);
+    const struct model_scenario *scenario = run->scenario;
+    if (scenario->state)
+        snapshot_add(scenario->state, scenario->state_bytes);
+    for (unsigned i = 0; i < MODEL_KNOWN && scenario->known[i].at; i++)
+        snapshot_add(scenario->known[i].at, scenario->known[i].bytes);
+    model_segments_save();
+    memory_save();
+}
+
 /* Whether this state is new. */
 static bool enter_state(void)
 {
@@ -197,7 +218,6 @@ static void begin_run(void)
     run->last = MODEL_THREADS;
     choice_at = trace_count = 0;
     run->failure = NULL;
-    run_count++;
     run->scenario->begin();
     for (unsigned i = 0; i < run->thread_count; i++)
         if (!run->scenario->threads[i].waits)
@@ -233,7 +253,11 @@ static void give_turn(unsigned index)
 
 static void run_once(void)
 {
-    begin_run();
+    run_count++;
+    if (choice_count > 0 && snapshot_find(choice_count - 1, &choice_at))
+        memory_restore();
+    else
+        begin_run();
     while (!run->failure) {
         unsigned options[2 * MODEL_THREADS], count;
         unsigned turns = list_options(options, &count);
@@ -243,8 +267,11 @@ static void run_once(void)
             finish();
             return;
         }
-        if (count > 1 && choice_at == choice_count && !enter_state())
-            return;
+        if (count > 1 && choice_at == choice_count) {
+            if (!enter_state())
+                return;
+            save_run();
+        }
         if (turns == 0 && explore_choose(2) == 0) { /* no kill */
             finish();
             return;
@@ -270,6 +297,7 @@ static bool explore(void)
         run_once();
     } while (!run->failure && next_run());
     free(states);
+    snapshot_clear();
     return !run->failure;
 }
 
@@ -318,14 +346,17 @@ static void plant_defect(const char *name)
     exit(2);
 }
 
-/* model_check [--list] [--long] [--trace] [--weaken SITE] [--defect NAME] [SCENARIO...]: explores
- * the scenarios, all by default. SITE is an address that was printed before: its order, or its
- * wake-up, is left out. NAME is a planted defect. Exit 1 at the first thing that is wrong. */
+/* model_check [--list] [--long] [--replay] [--trace] [--weaken SITE] [--defect NAME]
+ * [SCENARIO...]: explores the scenarios, all by default. SITE is an address that was printed
+ * before: its order, or its wake-up, is left out. NAME is a planted defect. Exit 1 at the first
+ * thing that is wrong. */
 static const char *const *parse_options(const char *const *argument, bool *show)
 {
     for (; *argument && argument[0][0] == '-'; argument++) {
         if (strcmp(*argument, "--long") == 0)
             model_long = true;
+        else if (strcmp(*argument, "--replay") == 0)
+            replays = true;
         else if (strcmp(*argument, "--trace") == 0)
             *show = true;
         else if (strcmp(*argument, "--weaken") == 0 && argument[1])

@@ -12,20 +12,20 @@
 #undef rp_now_ns
 #include "flow/fetch.c"
 
-static uint64_t planned; /* batches; the planner's own */
+uint64_t stage_planned;
 
 int stage_save(const struct rp_plan *plan, void *token, size_t *bytes, struct rp_error *error)
 {
     (void)plan, (void)error;
-    memcpy(token, &planned, sizeof planned);
-    *bytes = sizeof planned;
+    memcpy(token, &stage_planned, sizeof stage_planned);
+    *bytes = sizeof stage_planned;
     return 0;
 }
 
 uint64_t stage_row(const struct rp_plan *plan)
 {
     (void)plan;
-    return planned;
+    return stage_planned;
 }
 
 static uint64_t data_of(const struct rp_arena *arena, uint64_t number)
@@ -69,7 +69,7 @@ static void fill_ticket(const struct rp_arena *arena, struct rp_ticket *ticket, 
 
 static void end_stage_batch(struct rp_dispatch *d)
 {
-    d->batch = ++planned;
+    d->batch = ++stage_planned;
     int code = rp_queue_save(d->arena, d->plan, d->batch, NULL);
     RP_ASSERT(code == 0);
     d->ticket->batch_ends = 1;
@@ -100,7 +100,7 @@ static struct rp_dispatch make_dispatch(struct rp_arena *arena, struct rp_files 
 
 static bool plan_batches(struct rp_dispatch *d, uint64_t batches, bool with_reads)
 {
-    for (planned = 0; planned < batches;) {
+    for (stage_planned = 0; stage_planned < batches;) {
         if (open_ticket(d, NULL) < 0)
             return false;
         fill_ticket(d->arena, d->ticket, d->next_ticket, with_reads);
@@ -146,13 +146,13 @@ void stage_plan_joining(struct rp_arena *arena, struct rp_revalidation *revalida
                             .reads.files = &none,
                             .revalidation = revalidation,
                             .wake_fd = wake_fd};
-    for (planned = 0; planned < batches;) {
+    for (stage_planned = 0; stage_planned < batches;) {
         rp_join_rings(arena, options.rank_count, d.batch, wake_fd);
         if (open_ticket(&d, NULL) < 0)
             return;
         write_data(arena, d.next_ticket);
         add_stage_row(arena, d.ticket, d.next_ticket, 0);
-        if (planned == first || (planned > first && !is_left_out(&d, 1)))
+        if (stage_planned == first || (stage_planned > first && !is_left_out(&d, 1)))
             add_stage_row(arena, d.ticket, d.next_ticket, 1);
         end_stage_batch(&d);
     }

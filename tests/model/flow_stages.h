@@ -13,6 +13,8 @@ struct rp_error;
 int stage_save(const struct rp_plan *plan, void *token, size_t *bytes, struct rp_error *error);
 uint64_t stage_row(const struct rp_plan *plan);
 
+extern uint64_t stage_planned; /* batches; the planner's own */
+
 #define STAGE_TOKENS 2u /* a row: batch k holds 100 + k, 200 + k */
 
 /** Plan `batches` tickets of one row, each a micro-batch; with reads, or with their data in place;

@@ -5,9 +5,12 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "snapshot.h"
 
 #define SHARED_BYTES (8u << 20)
 #define PAGE_BYTES 4096u
+#define LINE_BYTES 128u /* a line that was written is hashed and saved */
+#define LINES (SHARED_BYTES / LINE_BYTES)
 #define TOUCHED 8192u
 #define UNKNOWN 64u
 #define CELL_BYTES 4u /* the smallest that two threads write without an order between them */
@@ -32,7 +35,9 @@ struct cell {
 
 static _Alignas(PAGE_BYTES) uint8_t shared[SHARED_BYTES];
 static struct cell cells[SHARED_BYTES / CELL_BYTES];
-static bool dirty[SHARED_BYTES / PAGE_BYTES];
+static bool is_written[LINES];
+static uint32_t written[LINES]; /* lines of this run */
+static unsigned written_count;
 static size_t shared_used;
 static uint32_t touched[TOUCHED]; /* cells of this run */
 static unsigned touched_count;
@@ -41,15 +46,49 @@ static unsigned word_count;
 static struct knowledge fences; /* the joined knowledge of all fences so far; no clocks */
 static uint32_t run;
 
+static void clear_lines(unsigned from, unsigned to)
+{
+    for (unsigned i = from; i < to; i++) {
+        memset(shared + written[i] * LINE_BYTES, 0, LINE_BYTES);
+        is_written[written[i]] = false;
+    }
+}
+
 void memory_reset(void)
 {
-    for (size_t page = 0; page * PAGE_BYTES < shared_used; page++)
-        if (dirty[page])
-            memset(shared + page * PAGE_BYTES, 0, PAGE_BYTES);
-    memset(dirty, 0, shared_used / PAGE_BYTES + 1);
+    clear_lines(0, written_count);
     memset(&fences, 0, sizeof fences);
-    shared_used = word_count = touched_count = 0;
+    shared_used = word_count = touched_count = written_count = 0;
     run++;
+}
+
+/* Stores, touched cells and written lines are only appended in a run: those before a length stay.
+ */
+void memory_save(void)
+{
+    snapshot_add(&fences, sizeof fences);
+    snapshot_add(&word_count, sizeof word_count);
+    for (unsigned i = 0; i < word_count; i++)
+        snapshot_add(&words[i].count, sizeof words[i].count);
+    snapshot_add(&touched_count, sizeof touched_count);
+    for (unsigned i = 0, next; i < touched_count; i = next) {
+        for (next = i + 1; next < touched_count && touched[next] == touched[next - 1] + 1;)
+            next++;
+        snapshot_add(&cells[touched[i]], (next - i) * sizeof *cells);
+    }
+    snapshot_add(&shared_used, sizeof shared_used);
+    snapshot_add(&written_count, sizeof written_count);
+    for (unsigned i = 0; i < written_count; i++)
+        snapshot_add(shared + written[i] * LINE_BYTES, LINE_BYTES);
+}
+
+void memory_restore(void)
+{
+    unsigned cells_end = touched_count, lines_end = written_count;
+    snapshot_restore();
+    for (unsigned i = touched_count; i < cells_end; i++)
+        cells[touched[i]].run = 0;
+    clear_lines(written_count, lines_end);
 }
 
 void *model_memory(size_t bytes)
@@ -69,8 +108,12 @@ bool memory_is_shared(const void *at)
 void memory_touch(const void *at, size_t bytes)
 {
     size_t first = (size_t)((const uint8_t *)at - shared);
-    for (size_t page = first / PAGE_BYTES; page <= (first + bytes - 1) / PAGE_BYTES; page++)
-        dirty[page] = true;
+    for (size_t line = first / LINE_BYTES; line <= (first + bytes - 1) / LINE_BYTES; line++) {
+        if (is_written[line])
+            continue;
+        is_written[line] = true;
+        written[written_count++] = (uint32_t)line;
+    }
 }
 
 /* ---- the knowledge of a thread
@@ -265,8 +308,6 @@ static void add_unknown(unsigned thread, uint16_t clock)
 {
     uint16_t *list = common.unknown[thread];
     unsigned *count = &common.unknown_count[thread], at = 0;
-    if (clock <= common.clock[thread])
-        return;
     while (at < *count && list[at] < clock)
         at++;
     if (at < *count && list[at] == clock)
@@ -278,6 +319,24 @@ static void add_unknown(unsigned thread, uint16_t clock)
     memmove(list + at + 1, list + at, (*count - at) * sizeof *list);
     list[at] = clock;
     ++*count;
+}
+
+/* The accesses to a cell that a live thread does not know. Most cells have none. */
+static void add_unknown_of(const struct cell *cell)
+{
+    if (cell->written > common.clock[cell->writer])
+        add_unknown(cell->writer, cell->written);
+    for (unsigned t = 0; t < MODEL_THREADS; t++)
+        if (cell->read[t] > common.clock[t])
+            add_unknown(t, cell->read[t]);
+}
+
+static bool is_known(const struct cell *cell)
+{
+    bool known = cell->written <= common.clock[cell->writer];
+    for (unsigned t = 0; t < MODEL_THREADS; t++)
+        known &= cell->read[t] <= common.clock[t];
+    return known;
 }
 
 /* The number of a thread's unknown accesses at or before `clock`. */
@@ -319,6 +378,8 @@ static uint64_t hash_cells(void)
     uint64_t hash = 0;
     for (unsigned i = 0; i < touched_count; i++) {
         const struct cell *cell = &cells[touched[i]];
+        if (is_known(cell))
+            continue;
         uint64_t ranks = rank_of(cell->writer, cell->written) * MODEL_THREADS + cell->writer;
         ranks = cell->written > common.clock[cell->writer] ? ranks : 0;
         for (unsigned t = 0; t < MODEL_THREADS; t++)
@@ -331,10 +392,13 @@ static uint64_t hash_cells(void)
 
 static uint64_t hash_contents(void)
 {
+    static const uint8_t zeros[LINE_BYTES];
     uint64_t hash = 0;
-    for (size_t page = 0; page * PAGE_BYTES < shared_used; page++)
-        if (dirty[page])
-            hash += model_mix(page, rp_hash64(shared + page * PAGE_BYTES, PAGE_BYTES));
+    for (unsigned i = 0; i < written_count; i++) {
+        const uint8_t *line = shared + written[i] * LINE_BYTES;
+        if (memcmp(line, zeros, LINE_BYTES) != 0) /* else as if it was not written */
+            hash += model_mix(written[i], rp_hash64(line, LINE_BYTES));
+    }
     return hash;
 }
 
@@ -344,9 +408,8 @@ uint64_t memory_hash(const struct knowledge *const *active, unsigned active_coun
     find_common(active, active_count);
     for (unsigned i = 0; i < touched_count; i++) {
         const struct cell *cell = &cells[touched[i]];
-        add_unknown(cell->writer, cell->written);
-        for (unsigned t = 0; t < MODEL_THREADS; t++)
-            add_unknown(t, cell->read[t]);
+        if (!is_known(cell))
+            add_unknown_of(cell);
     }
     uint64_t hash = hash_words() + 3 * hash_cells() + 5 * hash_contents();
     hash = model_mix(hash, hash_knowledge(&fences));

@@ -33,6 +33,10 @@ struct thread_memory {
 
 /** Forget everything; zero the written words. */
 void memory_reset(void);
+/** Add the state of the shared memory to a snapshot. */
+void memory_save(void);
+/** Restore the snapshot, and the shared memory with it. */
+void memory_restore(void);
 void memory_start_thread(struct thread_memory *m, unsigned self, const struct thread_memory *from);
 bool memory_is_shared(const void *at);
 

@@ -16,6 +16,7 @@
 
 #define MODEL_THREADS 6u
 #define MODEL_BELLS 4u
+#define MODEL_KNOWN 3u
 #define MODEL_BELL_FD 1000 /* write(2) to this descriptor + n rings bell n */
 
 struct model_thread {
@@ -33,6 +34,10 @@ struct model_scenario {
     struct model_thread threads[MODEL_THREADS];
     void *state; /* all that its threads keep outside of their stacks and of shared memory */
     size_t state_bytes;
+    struct {
+        void *at;
+        size_t bytes;
+    } known[MODEL_KNOWN]; /* further memory of theirs, whose contents follow from the state */
     unsigned kills;       /* in one run, at most */
     unsigned preemptions; /* most preemptions of runnable threads; twice in long; 0: no limit */
     bool timeouts;        /* if no other thread can run, a sleep may end by its timeout */

@@ -43,7 +43,11 @@ static struct {
     struct rp_flow *behind_catch_up; /* NULL, and */
     bool behind_aside;               /* false */
 } own;
-#define STATE .state = &own, .state_bytes = sizeof own
+#define STATE                                                                                      \
+    .state = &own, .state_bytes = sizeof own, .known[0] = {&stage_planned, sizeof stage_planned}
+#define STATE_BEHIND                                                                               \
+    .known[1] = {behind_tickets, sizeof behind_tickets},                                           \
+    .known[2] = {behind_states, sizeof behind_states}
 
 static void begin_ring(uint32_t ring, uint32_t rings, uint32_t slots)
 {
@@ -393,6 +397,7 @@ const struct model_scenario model_flow_joins = {
     .begin = begin_joining,
     .end = end_joined,
     STATE,
+    STATE_BEHIND,
     .preemptions = 1,
     .threads = {{.name = "engine", .run = run_engine},
                 {.name = "planner", .run = run_planner_that_joins},
@@ -404,6 +409,7 @@ const struct model_scenario model_flow_joins_later = {
     .begin = begin_joining_later,
     .end = end_joined,
     STATE,
+    STATE_BEHIND,
     .preemptions = 1,
     .threads = {{.name = "engine", .run = run_engine},
                 {.name = "planner", .run = run_planner_that_joins},

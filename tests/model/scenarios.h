@@ -14,5 +14,7 @@ extern const struct model_scenario model_ring_one_slot, model_ring_leases, model
 
 /** Forget the segments of the last run (segment_model.c). */
 void model_segments_reset(void);
+/** Add the state of the segments to a snapshot (snapshot.h). */
+void model_segments_save(void);
 
 #endif

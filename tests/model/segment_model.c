@@ -2,27 +2,35 @@
 /* segment_model — in the place of shm/segment.c: segments are memory of the model, descriptors are
  * numbers. */
 #include "model.h"
+#include "scenarios.h"
 #include "shm/segment.h"
+#include "snapshot.h"
 
 #define SEGMENTS 8
 
-static struct rp_segment made[SEGMENTS];
-static int made_count;
+static struct {
+    struct rp_segment segments[SEGMENTS];
+    int count;
+} made;
 
-void model_segments_reset(void);
 void model_segments_reset(void)
 {
-    made_count = 0;
+    made.count = 0;
+}
+
+void model_segments_save(void)
+{
+    snapshot_add(&made, sizeof made);
 }
 
 int rp_segment_create(struct rp_segment *segment, const char *name, size_t bytes, bool huge,
                       struct rp_error *error)
 {
     (void)name, (void)error;
-    if (made_count == SEGMENTS)
+    if (made.count == SEGMENTS)
         model_fail("too many segments");
-    *segment = (struct rp_segment){made_count, model_memory(bytes), bytes, huge};
-    made[made_count++] = *segment;
+    *segment = (struct rp_segment){made.count, model_memory(bytes), bytes, huge};
+    made.segments[made.count++] = *segment;
     return 0;
 }
 
@@ -54,7 +62,7 @@ int rp_segment_attach(struct rp_segment *segment, int fd, bool writable, size_t 
                       struct rp_error *error)
 {
     (void)writable, (void)error;
-    *segment = made[fd];
+    *segment = made.segments[fd];
     MODEL_REQUIRE(segment->bytes >= bytes_min);
     return 0;
 }

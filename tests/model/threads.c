@@ -2,7 +2,13 @@
 /* threads — coroutines that stop in front of each step on shared memory, and the steps. */
 #include "threads.h"
 
+#include <alloca.h>
+#include <string.h>
 #include <ucontext.h>
+
+#include "snapshot.h"
+
+#define CALLS_BYTES 4096u /* below a step: about as much as calls need until the next one */
 
 _Alignas(64) uint8_t model_stacks[MODEL_THREADS][STACK_BYTES];
 struct run model_run;
@@ -32,6 +38,7 @@ uint64_t explore_step(struct step step)
     explore_note(&step);
     self->step = step;
     self->stack = __builtin_frame_address(0);
+    self->lowest = alloca(16);
     if (_setjmp(self->at) == 0)
         _longjmp(explorer, 1);
     return self->result;
@@ -112,10 +119,24 @@ bool model_has_ended(unsigned thread)
     return explore_step((struct step){.kind = STEP_LOOK, .value = thread}) != 0;
 }
 
+void thread_save(unsigned index)
+{
+    const struct thread *t = &model_run.threads[index];
+    if (t->life != NOT_STARTED && t->life < ENDED)
+        snapshot_add(t->lowest, (size_t)(model_stacks[index] + STACK_BYTES - t->lowest));
+}
+
 /* ---- steps ----------------------------------------------------------------------------------- */
+
+/* Frames have gaps, in which earlier calls would differ. */
+static void forget_calls(uint8_t *lowest)
+{
+    memset(lowest - CALLS_BYTES, 0, CALLS_BYTES);
+}
 
 static void resume(unsigned index)
 {
+    forget_calls(model_run.threads[index].lowest);
     running = index;
     if (_setjmp(explorer) == 0)
         _longjmp(model_run.threads[index].at, 1);
@@ -134,6 +155,7 @@ void thread_start(unsigned index, const struct thread_memory *from)
     t->life = READY;
     t->depth = 0;
     memory_start_thread(&t->memory, index, from);
+    forget_calls(model_stacks[index] + STACK_BYTES);
     if (!context->uc_stack.ss_sp)
         getcontext(
             context); /* once, so that the registers that it starts with are always the same */

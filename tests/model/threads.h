@@ -18,7 +18,8 @@ struct thread {
     enum life life;
     struct step step; /* the next one */
     uint64_t result;
-    const uint8_t *stack; /* from here on it is in use */
+    const uint8_t *stack; /* from here on its frames are hashed, and */
+    uint8_t *lowest;      /* from here on it is in use */
     struct thread_memory memory;
     const void *callers[DEPTH];
     unsigned depth;
@@ -48,5 +49,7 @@ bool thread_can_go(const struct thread *t);
 /** The next step of a thread, and on to the one after it. */
 void thread_take_turn(unsigned index);
 void thread_kill(struct thread *t);
+/** Add its stack to a snapshot. */
+void thread_save(unsigned index);
 
 #endif
