@@ -222,6 +222,41 @@ static void a_token_tells_its_part_of_the_contract(void **state)
     rp_plan_close(plan);
 }
 
+/* The hash of a checkpoint keeps damage out, and no hash keeps a forger out. */
+static void a_number_of_a_record_is_held_against_its_lines(void **state)
+{
+    (void)state;
+    static const char *const forged[] = {"record[4294967295]", "record[0100000000]",
+                                         "record[0003]"};
+    static uint8_t token[TOKEN_BYTES];
+    struct stream stream;
+    struct rp_error error = {0};
+    struct rp_record_writer writer;
+    make(&stream, RP_SHUFFLE_BLOCK, 60);
+    struct rp_plan *plan = open_stream(&stream);
+    check(rp_plan_seek(plan, CHANGE_ROW + 1, &error), &error);
+    size_t bytes = save(plan, token);
+    (void)contract_of(plan, &writer);
+    const char *lines = strstr(writer.text, "\nrecord["),
+               *after = strstr(writer.text, "\nseed=") + 1;
+    size_t head = (size_t)((lines ? lines + 1 : after) - writer.text);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(forged); i++) {
+        char *text = NULL;
+        struct rp_record contract;
+        assert_true(
+            asprintf(&text, "%.*s%s.from=70\n%s", (int)head, writer.text, forged[i], after) > 0);
+        check(rp_record_open(&contract, text, strlen(text), &error), &error);
+        const struct rp_plan_start start = {.contract = &contract};
+        struct rp_plan *started = open_stream(&stream);
+        assert_int_equal(rp_plan_start(started, token, bytes, &start, &error), -RP_E_CORRUPT);
+        assert_non_null(strstr(error.message, "record number"));
+        rp_plan_close(started);
+        free(text);
+    }
+    free(writer.text);
+    rp_plan_close(plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -230,6 +265,7 @@ int main(void)
         cmocka_unit_test(documents_are_found_where_they_are),
         cmocka_unit_test(a_ledger_is_in_the_order_of_the_config),
         cmocka_unit_test(a_token_tells_its_part_of_the_contract),
+        cmocka_unit_test(a_number_of_a_record_is_held_against_its_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,15 +64,15 @@ static void visit(const struct rp_record *contract, visitor *call, void *context
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
 struct sizes {
-    uint32_t records;
-    uint32_t documents, limits; /* lines */
+    uint64_t records;                  /* the greatest number, and 1 */
+    uint32_t lines, documents, limits; /* lines: of all records, at least one each */
 };
 
 static void measure(void *context, const struct line *line)
 {
     struct sizes *sizes = context;
-    if (sizes->records <= line->record)
-        sizes->records = line->record + 1;
+    sizes->records = rp_max_u64(sizes->records, UINT64_C(1) + line->record);
+    sizes->lines++;
     sizes->documents += strcmp(line->key, "documents") == 0;
     sizes->limits += strcmp(line->key, "limits") == 0;
 }
@@ -146,7 +146,7 @@ static int allocate(struct filling *filling, const struct sizes *sizes, struct s
     size_t limits = sizes->limits * sizeof *filling->limits;
     char *block = rp_calloc(1, list + limits + documents + weights);
     if (!block)
-        return rp_fail(error, -ENOMEM, NULL, "no memory for %" PRIu32 " records", sizes->records);
+        return rp_fail(error, -ENOMEM, NULL, "no memory for %" PRIu64 " records", sizes->records);
     filling->list = (void *)block;
     filling->limits = (void *)(block + list);
     filling->documents = (void *)(block + list + limits);
@@ -172,6 +172,11 @@ static int list_records(const struct rp_plan_v2 *v2, uint64_t row, struct rp_v2_
     struct filling filling = {.v2 = v2};
     *records = (struct rp_v2_records){NULL, 0};
     visit(&contract, measure, &sizes);
+    if (sizes.records > sizes.lines)
+        return rp_fail(error, -RP_E_CORRUPT, "nothing was changed; take an older checkpoint",
+                       "the contract has a record number %" PRIu64 ", and %" PRIu32
+                       " lines of records",
+                       sizes.records - 1, sizes.lines);
     int code = allocate(&filling, &sizes, spare, error);
     if (code < 0)
         return code;
