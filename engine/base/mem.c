@@ -17,6 +17,17 @@
 #define MFD_NOEXEC_SEAL 0x0008u
 #endif
 
+void *rp_grow(void *array, size_t *capacity, size_t needed, size_t size)
+{
+    if (array && needed <= *capacity)
+        return array;
+    size_t wanted = (size_t)rp_max_u64(needed, 2 * *capacity + 16);
+    void *grown = reallocarray(array, wanted, size);
+    if (grown)
+        *capacity = wanted;
+    return grown;
+}
+
 void *rp_calloc_aligned(size_t alignment, size_t bytes)
 {
     size_t rounded = rp_align_up(bytes ? bytes : 1, alignment);

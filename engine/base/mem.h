@@ -13,6 +13,11 @@ static inline void *rp_calloc(size_t count, size_t size)
     return calloc(count ? count : 1, size ? size : 1);
 }
 
+/** `array` with room for `needed` elements of `size` bytes: itself if *capacity elements are
+ * enough, else a larger one in its place, so that adding one by one costs O(1) each. It may begin
+ * as NULL with a capacity of 0. Returns NULL only when out of memory: the array is as it was. */
+void *rp_grow(void *array, size_t *capacity, size_t needed, size_t size);
+
 /** Zeroed memory aligned to `alignment` (a power of two); free with free(). */
 void *rp_calloc_aligned(size_t alignment, size_t bytes);
 

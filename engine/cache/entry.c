@@ -91,7 +91,7 @@ static bool is_there(const struct rp_entry *entry, struct words *words, uint64_t
             memset(words->words, 0, sizeof words->words);
         if (code == 0)
             rp_cache_backoff_end(&entry->cache->reads);
-        else if (code != -ENODATA) /* a truncated file is replaced later */
+        else if (code != -RP_E_CHANGED) /* a truncated file is replaced later */
             rp_cache_backoff_grow(&entry->cache->reads);
     }
     return words->words[chunk - words->first].there >> (page % RP_CACHE_CHUNK_PAGES) & 1;

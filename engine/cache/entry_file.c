@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/mem.h"
+#include "base/file.h"
 
 #define MAGIC 0x3145484341435052u /* "RPCACHE1" */
 #define HEADER_BYTES 4096u
@@ -46,36 +46,15 @@ struct rp_hash128 rp_entry_file_key(const struct rp_cache_object *object)
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
+/* Without a message: an error of a cache costs a request, and nothing else. */
 static int read_at(int fd, void *data, uint64_t bytes, uint64_t offset)
 {
-    uint8_t *to = data;
-    while (bytes) {
-        ssize_t got = pread(fd, to, bytes, (off_t)offset);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return got < 0 ? -errno : -ENODATA;
-        to += got;
-        offset += (uint64_t)got;
-        bytes -= (uint64_t)got;
-    }
-    return 0;
+    return rp_file_read_at(fd, "", data, (size_t)bytes, offset, NULL);
 }
 
 static int write_at(int fd, const void *data, uint64_t bytes, uint64_t offset)
 {
-    const uint8_t *from = data;
-    while (bytes) {
-        ssize_t put = pwrite(fd, from, bytes, (off_t)offset);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0)
-            return put < 0 ? -errno : -EIO;
-        from += put;
-        offset += (uint64_t)put;
-        bytes -= (uint64_t)put;
-    }
-    return 0;
+    return rp_file_write_at(fd, "", data, (size_t)bytes, offset, NULL);
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -112,7 +91,7 @@ int rp_entry_file_open(struct rp_entry_file *file, int directory, struct rp_hash
     if (fd < 0)
         return -errno;
     int code = read_at(fd, &header, sizeof header, 0);
-    if (code == -ENODATA)
+    if (code == -RP_E_CHANGED)
         code = -EBADMSG;
     if (code == 0) {
         struct header expected = header_of(key, header.bytes);

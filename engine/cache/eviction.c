@@ -54,21 +54,10 @@ void rp_eviction_close(struct rp_eviction *eviction)
 
 /* ---- files and chunks ------------------------------------------------------------------------ */
 
-/* The array with room for one more element, doubled if need be; NULL if out of memory. */
-static void *make_room_in(void *array, uint64_t count, uint64_t *room, size_t size)
-{
-    if (count < *room)
-        return array;
-    uint64_t wanted = *room ? *room * 2 : 64;
-    void *grown = reallocarray(array, wanted, size);
-    *room = grown ? wanted : *room;
-    return grown;
-}
-
 int rp_eviction_add(struct rp_eviction *eviction, uint32_t file, uint64_t chunk)
 {
-    struct rp_eviction_chunk *chunks = make_room_in(eviction->chunks, eviction->chunk_count,
-                                                    &eviction->chunk_room, sizeof *chunks);
+    struct rp_eviction_chunk *chunks = rp_grow(eviction->chunks, &eviction->chunk_room,
+                                               eviction->chunk_count + 1, sizeof *chunks);
     if (!chunks)
         return -ENOMEM;
     eviction->chunks = chunks;
@@ -94,8 +83,8 @@ static uint32_t find_key(const struct rp_eviction *eviction, struct rp_hash128 k
 static int64_t add_file(struct rp_eviction *eviction, struct rp_hash128 key, uint64_t bytes,
                         int64_t used_s)
 {
-    struct rp_eviction_file *files = make_room_in(eviction->files, eviction->file_count,
-                                                  &eviction->file_room, sizeof *files);
+    struct rp_eviction_file *files = rp_grow(eviction->files, &eviction->file_room,
+                                             eviction->file_count + 1, sizeof *files);
     if (!files)
         return -ENOMEM;
     eviction->files = files;
@@ -164,7 +153,7 @@ static int scan_file(struct rp_eviction *eviction, const char *name, struct rp_h
     rp_entry_file_close(&file);
     if (code == -ENOMEM)
         return code;
-    if ((code == -EBADMSG || code == -ENODATA) &&
+    if ((code == -EBADMSG || code == -RP_E_CHANGED) &&
         unlinkat(eviction->quota->directory, name, 0) == 0)
         return 0;
     eviction->quota->kept_bytes += code < 0 ? bytes_on_disk(eviction, name)

@@ -20,7 +20,6 @@
 #include "base/bits.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/mem.h"
 
 #define LOCK_WAIT_MS 2000u
 #define SAY_NS 60000000000u

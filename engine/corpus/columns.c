@@ -136,18 +136,7 @@ void rp_column_close(struct rp_column *column)
 
 enum rp_column_kind rp_column_kind(const struct rp_column *column)
 {
-    switch (column->type) {
-    case RP_INDEX_COLUMN_I8:
-    case RP_INDEX_COLUMN_I16:
-    case RP_INDEX_COLUMN_I32:
-    case RP_INDEX_COLUMN_I64:
-        return RP_COLUMN_SIGNED;
-    case RP_INDEX_COLUMN_F32:
-    case RP_INDEX_COLUMN_F64:
-        return RP_COLUMN_REAL;
-    default:
-        return RP_COLUMN_UNSIGNED;
-    }
+    return rp_index_column_kind(column->type);
 }
 
 const char *rp_column_type(const struct rp_column *column)

@@ -196,6 +196,15 @@ struct rp_index_segment *rp_source_segment(const struct rp_source *source, uint6
     return source->segments[rp_source_segment_number(source, document)];
 }
 
+/* The segment of a document of the source's range; *document becomes its number in the segment. */
+static const struct rp_index_segment *segment_of(const struct rp_source *source, uint64_t *document)
+{
+    *document += source->before_range;
+    const struct rp_index_segment *segment = rp_source_segment(source, *document);
+    *document -= segment->first_document;
+    return segment;
+}
+
 /* *checked is the index that was checked last: all segments of a corpus index share one. */
 static int revalidate(const struct rp_index_segment *segment, const struct rp_index **checked,
                       struct rp_error *error)
@@ -403,19 +412,8 @@ bool rp_source_has_mask(const struct rp_source *source)
 int rp_source_has_span(const struct rp_source *source, uint64_t document)
 {
     RP_DASSERT(source->has_mask);
-    const struct rp_index_segment *segment = rp_source_segment(source,
-                                                               document + source->before_range);
-    return rp_documents_has_span(segment,
-                                 document + source->before_range - segment->first_document);
-}
-
-static struct rp_part own_part(const struct rp_source *source, const struct rp_part *part,
-                               const struct rp_index_segment **segment)
-{
-    struct rp_part own = *part;
-    *segment = rp_source_segment(source, part->document + source->before_range);
-    own.document = part->document + source->before_range - (*segment)->first_document;
-    return own;
+    const struct rp_index_segment *segment = segment_of(source, &document);
+    return rp_documents_has_span(segment, document);
 }
 
 static int fail_spans(const struct rp_source *source, const struct rp_part *part,
@@ -434,8 +432,8 @@ int rp_source_spans(const struct rp_source *source, const struct rp_part *part, 
                     uint32_t *count_out, struct rp_error *error)
 {
     RP_ASSERT(source->has_mask);
-    const struct rp_index_segment *segment;
-    struct rp_part own = own_part(source, part, &segment);
+    struct rp_part own = *part;
+    const struct rp_index_segment *segment = segment_of(source, &own.document);
     const char *problem = rp_documents_spans(segment, &own, out, count_out);
     return problem ? fail_spans(source, part, problem, error) : 0;
 }
@@ -444,26 +442,22 @@ int rp_source_is_trained(const struct rp_source *source, const struct rp_part *p
                          struct rp_error *error)
 {
     RP_ASSERT(source->has_mask);
-    const struct rp_index_segment *segment;
-    struct rp_part own = own_part(source, part, &segment);
+    struct rp_part own = *part;
+    const struct rp_index_segment *segment = segment_of(source, &own.document);
     int reached = rp_documents_spans_overlap(segment, &own);
     return reached < 0 ? fail_spans(source, part, "its spans are damaged", error) : reached;
 }
 
 void rp_source_prefetch_extent(const struct rp_source *source, uint64_t document)
 {
-    const struct rp_index_segment *segment = rp_source_segment(source,
-                                                               document + source->before_range);
-    uint64_t own = document + source->before_range - segment->first_document;
-    rp_documents_prefetch_extent(segment, own);
+    const struct rp_index_segment *segment = segment_of(source, &document);
+    rp_documents_prefetch_extent(segment, document);
     if (source->has_mask)
-        rp_spans_prefetch(&segment->table.spans, own);
+        rp_spans_prefetch(&segment->table.spans, document);
 }
 
 void rp_source_prefetch_spans(const struct rp_source *source, uint64_t document)
 {
-    const struct rp_index_segment *segment = rp_source_segment(source,
-                                                               document + source->before_range);
-    rp_spans_prefetch_first(&segment->table.spans,
-                            document + source->before_range - segment->first_document);
+    const struct rp_index_segment *segment = segment_of(source, &document);
+    rp_spans_prefetch_first(&segment->table.spans, document);
 }

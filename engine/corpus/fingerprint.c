@@ -4,7 +4,6 @@
 #include "corpus/fingerprint.h"
 
 #include <fcntl.h>
-#include <string.h>
 #include <sys/uio.h>
 
 #include "base/bits.h"

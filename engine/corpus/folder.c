@@ -12,7 +12,6 @@
 #include "base/bits.h"
 #include "base/file.h"
 #include "base/mem.h"
-#include "base/text.h"
 #include "corpus/encoded.h"
 #include "corpus/readers.h"
 #include "object/fetch.h"
@@ -28,15 +27,9 @@ static int fail_memory(struct rp_error *error)
 
 int rp_paths_add(struct rp_paths *paths, const char *path, struct rp_error *error)
 {
-    if (paths->count == paths->capacity) {
-        size_t capacity = 2 * paths->capacity + 16;
-        char **grown = realloc(paths->paths, capacity * sizeof *grown);
-        if (!grown)
-            return fail_memory(error);
-        paths->paths = grown;
-        paths->capacity = capacity;
-    }
-    char *copy = strdup(path);
+    char **grown = rp_grow(paths->paths, &paths->capacity, paths->count + 1, sizeof *grown);
+    char *copy = grown ? strdup(path) : NULL;
+    paths->paths = grown ? grown : paths->paths;
     if (!copy)
         return fail_memory(error);
     paths->paths[paths->count++] = copy;

@@ -107,13 +107,16 @@ static const struct rp_source *source_of(const struct rp_corpus *corpus, uint32_
     return &corpus->sources[s];
 }
 
-/* The segment of a shard, which is counted within the source. */
-static const struct rp_index_segment *segment_of(const struct rp_source *source, uint32_t shard)
+static bool get_record(const struct rp_corpus *corpus, uint32_t shard,
+                       const struct rp_index_segment **segment, struct rp_index_record *record,
+                       char **path)
 {
-    uint32_t g = 0;
-    while (g + 1 < source->segment_count && source->segments[g + 1]->first_shard <= shard)
+    const struct rp_source *source = source_of(corpus, shard);
+    uint32_t own = shard - source->first_shard, g = 0;
+    while (g + 1 < source->segment_count && source->segments[g + 1]->first_shard <= own)
         g++;
-    return source->segments[g];
+    *segment = source->segments[g];
+    return rp_index_get_record(*segment, own - (*segment)->first_shard, record, path);
 }
 
 static bool take_object(struct listed *listed, const struct rp_source *source,
@@ -128,12 +131,10 @@ static bool take_object(struct listed *listed, const struct rp_source *source,
 static struct listed *make(const struct rp_corpus *corpus, uint32_t shard)
 {
     const struct rp_source *source = source_of(corpus, shard);
-    uint32_t own = shard - source->first_shard;
-    const struct rp_index_segment *segment = segment_of(source, own);
+    const struct rp_index_segment *segment;
     struct rp_index_record record;
     struct listed *listed = rp_calloc(1, sizeof *listed);
-    if (!listed ||
-        !rp_index_get_record(segment, own - segment->first_shard, &record, &listed->path)) {
+    if (!listed || !get_record(corpus, shard, &segment, &record, &listed->path)) {
         free_listed(listed);
         return NULL;
     }
@@ -182,11 +183,9 @@ const struct rp_shard *rp_listed_shard(const struct rp_corpus *corpus, uint32_t 
 bool rp_listed_layout(const struct rp_corpus *corpus, uint32_t shard, enum rp_format *format,
                       uint64_t *token_offset)
 {
-    const struct rp_source *source = source_of(corpus, shard);
-    const struct rp_index_segment *segment = segment_of(source, shard - source->first_shard);
+    const struct rp_index_segment *segment;
     struct rp_index_record record;
-    uint32_t own = shard - source->first_shard - segment->first_shard;
-    if (!rp_index_get_record(segment, own, &record, NULL))
+    if (!get_record(corpus, shard, &segment, &record, NULL))
         return false;
     *format = record.format;
     *token_offset = record.token_offset;

@@ -8,9 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/text.h"
 
 #define LABEL_IGNORED (-100)
+
+const char *const rp_mask_usual_names[RP_MASK_USUAL_NAMES] = {"labels", "completion_mask",
+                                                              "assistant_masks", "loss_mask"};
 
 bool rp_mask_is_none(const struct rp_mask_choice *choice)
 {
@@ -108,22 +112,17 @@ void rp_span_list_release(struct rp_span_list *list)
     *list = (struct rp_span_list){.spans = NULL};
 }
 
-/* Token `token`, which is above those before it, is trained. */
-static int add_token(struct rp_span_list *list, uint32_t token)
+int rp_span_list_add(struct rp_span_list *list, uint32_t token)
 {
     struct rp_span *last = list->count > 0 ? &list->spans[list->count - 1] : NULL;
     if (last && last->end == token) {
         last->end++;
         return 0;
     }
-    if (list->count == list->capacity) {
-        size_t capacity = list->capacity ? 2 * list->capacity : 64;
-        struct rp_span *grown = reallocarray(list->spans, capacity, sizeof *grown);
-        if (!grown)
-            return -ENOMEM;
-        list->spans = grown;
-        list->capacity = capacity;
-    }
+    struct rp_span *spans = rp_grow(list->spans, &list->capacity, list->count + 1, sizeof *spans);
+    if (!spans)
+        return -ENOMEM;
+    list->spans = spans;
     list->spans[list->count++] = (struct rp_span){token, token + 1};
     return 0;
 }
@@ -165,7 +164,7 @@ int rp_mask_spans(struct rp_span_list *list, const struct rp_mask_rule *rule,
             if (!is_trained && entry != LABEL_IGNORED)
                 return refuse_label(document, i, id, entry, error);
         }
-        if (token > 0 && is_trained && add_token(list, token) < 0)
+        if (token > 0 && is_trained && rp_span_list_add(list, token) < 0)
             return rp_fail(error, -ENOMEM, NULL, "%s: out of memory for spans", document->path);
     }
     return 0;

@@ -10,6 +10,9 @@
 bool rp_mask_is_none(const struct rp_mask_choice *choice);
 bool rp_mask_is_auto(const struct rp_mask_choice *choice);
 
+/* The usual names of masks. `labels`, the first, has all others in it. */
+#define RP_MASK_USUAL_NAMES 4u
+extern const char *const rp_mask_usual_names[RP_MASK_USUAL_NAMES];
 /** The origin of a mask with this name that is read as declared. Masks whose names end with `label`
  * or `labels` are labels. -RP_E_CONFIG: the name is too long. */
 RP_MUST_CHECK int rp_mask_origin(struct rp_mask_origin *origin, const char *name,
@@ -39,6 +42,8 @@ struct rp_span_list {
     struct rp_span *spans;
     size_t count, capacity;
 };
+/** Token `token`, which is above those before it, is trained. -ENOMEM. */
+RP_MUST_CHECK int rp_span_list_add(struct rp_span_list *list, uint32_t token);
 void rp_span_list_release(struct rp_span_list *list);
 
 /* A document and the entries of its mask. Entries have token types; signed ones may be negative. */

@@ -32,18 +32,26 @@ static struct reading begin_reading(const struct rp_opened *opened, int fd)
         .file = {.path = opened->shard.path, .fd = fd, .file_bytes = opened->shard.bytes}};
 }
 
+static int locate(const struct rp_opened *opened, uint64_t document, uint64_t *tokens,
+                  uint64_t *byte, struct rp_error *error)
+{
+    const char *problem = rp_shard_locate(opened, document, tokens, byte);
+    return problem ? rp_fail(error, -RP_E_CORRUPT, "write the shard again",
+                             "%s: document %" PRIu64 ": %s", opened->found.index_path, document,
+                             problem)
+                   : 0;
+}
+
 /* The tokens of a document, and how many there are. */
 static int get_document(struct reading *reading, uint64_t document, uint64_t *tokens,
                         const uint8_t **out, struct rp_error *error)
 {
     uint64_t byte;
-    const char *problem = rp_shard_locate(reading->opened, document, tokens, &byte);
-    if (problem)
-        return rp_fail(error, -RP_E_CORRUPT, "write the shard again",
-                       "%s: document %" PRIu64 ": %s", reading->opened->found.index_path, document,
-                       problem);
-    return rp_buffered_view(&reading->file, byte,
-                            *tokens * rp_token_width(reading->opened->shard.type), out, error);
+    int code = locate(reading->opened, document, tokens, &byte, error);
+    return code < 0 ? code
+                    : rp_buffered_view(&reading->file, byte,
+                                       *tokens * rp_token_width(reading->opened->shard.type), out,
+                                       error);
 }
 
 static int fail_length(const struct rp_opened *mask, const char *what, uint64_t expected,
@@ -151,11 +159,9 @@ static int copy_spans(const struct rp_opened *opened, struct rp_spanfile *file,
         const struct rp_span *spans;
         uint32_t count = 0;
         uint64_t tokens, byte;
-        const char *problem = rp_shard_locate(opened, d, &tokens, &byte);
-        if (problem)
-            return rp_fail(error, -RP_E_CORRUPT, "write the shard again",
-                           "%s: document %" PRIu64 ": %s", opened->found.index_path, d, problem);
-        code = rp_spanfile_next(file, tokens, &spans, &count, error);
+        code = locate(opened, d, &tokens, &byte, error);
+        if (code == 0)
+            code = rp_spanfile_next(file, tokens, &spans, &count, error);
         if (code == 0 && d % DOCUMENTS_PER_CHECK == 0)
             code = rp_stop_check(error);
         if (code == 0)

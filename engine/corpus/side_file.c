@@ -225,28 +225,24 @@ int rp_sidefile_begin(struct rp_side_writer *writer, const char *path,
     if (!writer->block)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a block", path);
     int code = rp_new_file_open(&writer->file, path, error);
-    uint64_t first = 0; /* the header begins there: it is written last */
     if (code == 0)
         code = rp_file_write(writer->file.fd, path, writer->block, RP_BLOCK_BYTES, error);
-    writer->hashes = calloc(64, sizeof *writer->hashes);
-    writer->capacity = 64;
+    writer->hashes = rp_grow(NULL, &writer->capacity, 1, sizeof *writer->hashes);
     writer->block_count = 1;
     if (code == 0 && !writer->hashes)
         code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for hashes", path);
     if (code == 0)
-        writer->hashes[0] = first;
+        writer->hashes[0] = 0; /* of the header, which is written last */
     return code;
 }
 
 static int flush_block(struct rp_side_writer *writer, struct rp_error *error)
 {
-    if (writer->block_count == writer->capacity) {
-        uint64_t *grown = reallocarray(writer->hashes, 2 * writer->capacity, sizeof *grown);
-        if (!grown)
-            return rp_fail(error, -ENOMEM, NULL, "%s: no memory for hashes", writer->file.path);
-        writer->hashes = grown;
-        writer->capacity *= 2;
-    }
+    uint64_t *grown = rp_grow(writer->hashes, &writer->capacity, writer->block_count + 1,
+                              sizeof *grown);
+    if (!grown)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for hashes", writer->file.path);
+    writer->hashes = grown;
     writer->hashes[writer->block_count++] = rp_hash64(writer->block, RP_BLOCK_BYTES);
     return rp_file_write(writer->file.fd, writer->file.path, writer->block, RP_BLOCK_BYTES, error);
 }

@@ -13,7 +13,6 @@
 #include "base/bits.h"
 #include "base/defect.h"
 #include "base/mem.h"
-#include "base/text.h"
 #include "corpus/corpus_struct.h"
 #include "corpus/side_object.h"
 

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* table — see table.h. */
-#include <errno.h>
-#include <string.h>
 
-#include "base/mem.h"
 #include "corpus/table.h"
 
 #define DAMAGED "the page of the index that has it differs from its hash"

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/bits.h"
+#include "base/mem.h"
 
 struct rp_contents {
     struct rp_content_run *runs;
@@ -39,14 +40,11 @@ void rp_contents_free(struct rp_contents *contents)
 
 static int make_room(struct rp_contents *contents)
 {
-    if (contents->count < contents->capacity)
-        return 0;
-    size_t wanted = contents->capacity ? contents->capacity * 2 : 1024;
-    void *grown = reallocarray(contents->runs, wanted, sizeof *contents->runs);
+    void *grown = rp_grow(contents->runs, &contents->capacity, contents->count + 1,
+                          sizeof *contents->runs);
     if (!grown)
         return -ENOMEM;
     contents->runs = grown;
-    contents->capacity = wanted;
     return 0;
 }
 

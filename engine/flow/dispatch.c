@@ -20,7 +20,6 @@
 #include "flow/dispatch.h"
 
 #include <sched.h>
-#include <string.h>
 #include <sys/prctl.h>
 
 #include "base/bits.h"

@@ -3,7 +3,6 @@
 #include "flow/flow.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 #include "base/bits.h"
 #include "base/defect.h"

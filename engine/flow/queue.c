@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/defect.h"
+#include "base/mem.h"
 #include "flow/sums.h"
 
 #define STATES_BYTES_MAX (16ull << 20)
@@ -56,16 +57,11 @@ static int go_back(struct rp_queue *queue)
 static void *make_room(const struct rp_queue *queue, void *items, uint64_t count,
                        uint64_t *capacity, size_t bytes)
 {
-    if (count <= *capacity)
-        return items;
-    uint64_t wanted = rp_max_u64(count + count / 2, 64);
-    void *larger = realloc(items, wanted * bytes);
+    void *larger = rp_grow(items, capacity, count, bytes);
     for (unsigned i = 0; !larger && i < TRIES && !rp_arena_stopping(queue->arena); i++) {
         rp_sleep_ns(PAUSE_NS);
-        larger = realloc(items, wanted * bytes);
+        larger = rp_grow(items, capacity, count, bytes);
     }
-    if (larger)
-        *capacity = wanted;
     return larger;
 }
 

@@ -25,7 +25,6 @@
 #include <fcntl.h>
 #include <liburing.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/bits.h"

@@ -6,7 +6,6 @@
  * refuse every read. After any failure the file stays buffered: slower on cold data, but right.
  *
  * tmpfs accepts O_DIRECT and ignores it: its files are in memory, so they stay buffered. */
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/stat.h>

@@ -21,7 +21,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/own_dir.h"
-#include "object/profile.h"
 #include "object/requests.h"
 #include "object/url.h"
 

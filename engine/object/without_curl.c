@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* without_curl — replaces the stores in a build without libcurl: each call is refused with this
  * reason. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
 #include "base/fail.h"
 #include "object/fetch.h"
 #include "object/remote.h"
@@ -15,25 +16,18 @@ static int refuse(struct rp_error *error)
 int rp_remotes_open(struct rp_remote **remotes_out, const char *const *urls, size_t count,
                     const char *directory, struct rp_error *error)
 {
-    (void)urls;
-    (void)count;
-    (void)directory;
     *remotes_out = NULL;
     return refuse(error);
 }
 
 void rp_remotes_close(struct rp_remote *remotes, size_t count)
 {
-    (void)count;
     RP_ASSERT(!remotes);
 }
 
 int rp_remote_fetch(const char *url, const char *directory, char **path_out, bool *is_new,
                     struct rp_error *error)
 {
-    (void)url;
-    (void)directory;
-    (void)is_new;
     *path_out = NULL;
     return refuse(error);
 }
@@ -42,17 +36,12 @@ int rp_remote_list(const char *pattern,
                    int (*add)(void *context, const char *url, struct rp_error *error),
                    void *context, struct rp_error *error)
 {
-    (void)pattern;
-    (void)add;
-    (void)context;
     return refuse(error);
 }
 
 int rp_fetch_text(const char *url, uint64_t bytes_max, char **text_out, size_t *bytes_out,
                   struct rp_error *error)
 {
-    (void)url;
-    (void)bytes_max;
     *text_out = NULL;
     *bytes_out = 0;
     return refuse(error);
@@ -61,19 +50,11 @@ int rp_fetch_text(const char *url, uint64_t bytes_max, char **text_out, size_t *
 int rp_fetch_file(const char *url, const char *path, const char *identity,
                   const struct rp_progress *progress, struct rp_error *error)
 {
-    (void)url;
-    (void)path;
-    (void)identity;
-    (void)progress;
     return refuse(error);
 }
 
 int rp_fetch_looks(const char *const *urls, size_t count, bool may_be_missing,
                    struct rp_looked *looked, struct rp_error *error)
 {
-    (void)may_be_missing;
-    (void)urls;
-    (void)count;
-    (void)looked;
     return refuse(error);
 }

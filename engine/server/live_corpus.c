@@ -2,7 +2,6 @@
 #include "server/live_corpus.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 #include "base/bits.h"
 #include "server/rings.h"

@@ -14,7 +14,6 @@
  *     stopped. So a refusal gives it the calendar of the probe again. */
 #include "server/live_records.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>

@@ -3,7 +3,6 @@
  *
  * Threads: the mutex of `side` guards `noted` and `is_noted`; `known` and `has_record` belong to
  * the engine's thread; all other members are set once. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -19,10 +19,8 @@
  *   - After an attach, successful or not, no seat is MIGRATING. */
 #include "server/rejoin.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/bits.h"
 #include "base/clock.h"

@@ -10,6 +10,7 @@
 
 #include "base/defect.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "server/saver.h"
 
 struct source_list {
@@ -21,14 +22,10 @@ struct source_list {
 /* Append a copy of `source`, and set its `kept`. */
 static int add_source(struct source_list *list, const struct rp_content_source *source)
 {
-    if (list->count == list->capacity) {
-        size_t capacity = list->capacity ? list->capacity * 2 : 1024;
-        void *grown = reallocarray(list->sources, capacity, sizeof *list->sources);
-        if (!grown)
-            return -ENOMEM;
-        list->sources = grown;
-        list->capacity = capacity;
-    }
+    void *grown = rp_grow(list->sources, &list->capacity, list->count + 1, sizeof *list->sources);
+    if (!grown)
+        return -ENOMEM;
+    list->sources = grown;
     RP_ASSERT(source->count > 0 && source->width > 0 && source->width <= 8 && source->tokens);
     struct rp_content_source *added = &list->sources[list->count++];
     *added = *source;

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/text.h"
 #include "cmd.h"
 #include "job/job.h"
 #include "options.h"

@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/text.h"
 #include "cmd.h"
 #include "cmd_config.h"
 #include "corpus/eos.h"

@@ -13,7 +13,6 @@
 
 #include "alerts/keeper.h"
 #include "base/cpus.h"
-#include "base/mem.h"
 #include "base/text.h"
 #include "cmd.h"
 #include "cmd_config.h"

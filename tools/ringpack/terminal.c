@@ -10,7 +10,6 @@
 
 #include "base/bits.h"
 #include "base/escape.h"
-#include "base/hide.h"
 
 #define BUFFER_BYTES 4096
 #define MESSAGE_BYTES (64u << 10)

@@ -1,23 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* build — the decisions of a build: the new shards, and whether the older index can be appended to
  * (build.h). */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/bits.h"
 #include "base/mem.h"
-#include "base/text.h"
-#include "corpus/staged_shard.h"
 #include "corpus/index/build_struct.h"
-#include "object/url.h"
 
 char *rp_build_work_path(const struct rp_indexing *build, const struct rp_build_shard *shard)
 {

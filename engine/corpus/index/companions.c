@@ -3,7 +3,6 @@
  * (build_struct.h). They are found by their names, because an unchanged shard is not opened. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/bits.h"
 #include "base/mem.h"

@@ -239,6 +239,21 @@ const struct rp_index_column *rp_index_find_column(const struct rp_index *index,
 uint32_t rp_index_column_width(enum rp_index_column_type type);
 /** "u8", …, "f64". */
 const char *rp_index_column_type_name(enum rp_index_column_type type);
+static inline enum rp_column_kind rp_index_column_kind(enum rp_index_column_type type)
+{
+    switch (type) {
+    case RP_INDEX_COLUMN_I8:
+    case RP_INDEX_COLUMN_I16:
+    case RP_INDEX_COLUMN_I32:
+    case RP_INDEX_COLUMN_I64:
+        return RP_COLUMN_SIGNED;
+    case RP_INDEX_COLUMN_F32:
+    case RP_INDEX_COLUMN_F64:
+        return RP_COLUMN_REAL;
+    default:
+        return RP_COLUMN_UNSIGNED;
+    }
+}
 /** The address of a document's value; NULL: its page is damaged. */
 const void *rp_index_value(const struct rp_index_column *column, uint64_t document);
 

@@ -2,8 +2,6 @@
 /* scan — the facts of each shard (build.h). */
 #include <errno.h>
 #include <inttypes.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/bits.h"
 #include "corpus/staged_shard.h"

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "base/text.h"
 #include "corpus/index/index.h"
 #include "corpus/readers.h"
 

@@ -214,8 +214,7 @@ static int find_trained(struct rp_flat *flat, const struct rp_flat_vector *field
                         const struct rp_probe *probe, const struct rp_mask_choice *choice,
                         struct rp_arrow_schema *schema, struct rp_error *error)
 {
-    static const char *const usual[] = {"labels", "completion_mask", "assistant_masks",
-                                        "loss_mask"};
+    const char *const *usual = rp_mask_usual_names;
     const char *name = rp_mask_is_auto(choice) ? NULL : choice->name;
     struct rp_arrow_column column;
     if (rp_mask_is_none(choice))
@@ -225,7 +224,7 @@ static int find_trained(struct rp_flat *flat, const struct rp_flat_vector *field
                        "%s: mask `%s`: expected a list of integers or booleans of that name, found "
                        "none",
                        probe->path, name);
-    for (size_t i = 0; rp_mask_is_auto(choice) && i < RP_ARRAY_COUNT(usual); i++) {
+    for (size_t i = 0; rp_mask_is_auto(choice) && i < RP_MASK_USUAL_NAMES; i++) {
         if (!find_column(flat, fields, usual[i], &column))
             continue;
         if (name)

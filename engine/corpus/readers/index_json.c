@@ -2,11 +2,9 @@
 /* index_json — see index_json.h. */
 #include "corpus/readers/index_json.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 
 #define FILE_NAME "index.json"

@@ -9,7 +9,6 @@
  * searched for. The rows are contiguous, from the first token of the file to its last; anything
  * else means that the two files do not belong together. A decompressed NAME.csv is read as well.
  * The width of a token is in neither file, so it must be declared. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +19,7 @@
 #include "base/text.h"
 #include "corpus/byte_mask.h"
 #include "corpus/gunzip.h"
+#include "corpus/numpy.h"
 
 #define COLUMNS 2u /* that are read */
 #define HINT_APART                                                                                 \
@@ -50,7 +50,7 @@ static int claim(const struct rp_probe *probe, char why[256], struct rp_error *e
              "it is a .npy without a header, with the .csv.gz of its documents beside it");
     if (!probe->is_declared && !rp_text_has_suffix(probe->path, ".npy"))
         return 0;
-    if (!memcmp(probe->head, "\x93NUMPY", 6))
+    if (!memcmp(probe->head, RP_NUMPY_MAGIC, 6))
         return probe->is_declared
                    ? rp_readers_refuse(probe, "a numpy .npy file, though it was declared olmo",
                                        "declare it as npy: OLMo's files have no header", error)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "corpus/numpy.h"
 #include "corpus/readers/eos_walk.h"
 
 static int claim(const struct rp_probe *probe, char why[256], struct rp_error *error)
@@ -11,7 +12,7 @@ static int claim(const struct rp_probe *probe, char why[256], struct rp_error *e
     (void)why;
     if (!probe->is_declared)
         return 0;
-    if (!memcmp(probe->head, "\x93NUMPY", 6))
+    if (!memcmp(probe->head, RP_NUMPY_MAGIC, 6))
         return rp_readers_refuse(probe, "a numpy .npy file, though it was declared raw",
                                  "declare it as npy; raw is for .npy files without a header (OLMo)",
                                  error);

@@ -27,24 +27,6 @@ static uint64_t word_of(double real)
 
 /* ---- types ----------------------------------------------------------------------------------- */
 
-enum family { UNSIGNED, SIGNED, REAL };
-
-static enum family family_of(enum rp_index_column_type type)
-{
-    switch (type) {
-    case RP_INDEX_COLUMN_F32:
-    case RP_INDEX_COLUMN_F64:
-        return REAL;
-    case RP_INDEX_COLUMN_I8:
-    case RP_INDEX_COLUMN_I16:
-    case RP_INDEX_COLUMN_I32:
-    case RP_INDEX_COLUMN_I64:
-        return SIGNED;
-    default:
-        return UNSIGNED;
-    }
-}
-
 /* The type of a mixture of two. */
 static enum rp_index_column_type join(enum rp_index_column_type a, enum rp_index_column_type b)
 {
@@ -52,37 +34,37 @@ static enum rp_index_column_type join(enum rp_index_column_type a, enum rp_index
         return a;
     if (a == RP_INDEX_COLUMN_NONE)
         return b;
-    if (family_of(a) == REAL || family_of(b) == REAL)
+    if (rp_index_column_kind(a) == RP_COLUMN_REAL || rp_index_column_kind(b) == RP_COLUMN_REAL)
         return RP_INDEX_COLUMN_F64;
-    if (family_of(a) != family_of(b))
+    if (rp_index_column_kind(a) != rp_index_column_kind(b))
         return RP_INDEX_COLUMN_I64;
     return rp_index_column_width(a) > rp_index_column_width(b) ? a : b;
 }
 
 /* An integer as a real number; false: it is none exactly. */
-static bool to_real(enum family family, uint64_t *word)
+static bool to_real(enum rp_column_kind kind, uint64_t *word)
 {
-    double real = family == SIGNED ? (double)(int64_t)*word : (double)*word;
-    bool is_exact = family == SIGNED ? real < 0x1p63 && (int64_t)real == (int64_t)*word
-                                     : real < 0x1p64 && (uint64_t)real == *word;
+    double real = kind == RP_COLUMN_SIGNED ? (double)(int64_t)*word : (double)*word;
+    bool is_exact = kind == RP_COLUMN_SIGNED ? real < 0x1p63 && (int64_t)real == (int64_t)*word
+                                             : real < 0x1p64 && (uint64_t)real == *word;
     *word = word_of(real);
     return is_exact;
 }
 
-/* A value of one family as one of a type; false: the type does not hold it. */
-static bool convert(enum family from, enum rp_index_column_type type, uint64_t *word)
+/* A value of one kind as one of a type; false: the type does not hold it. */
+static bool convert(enum rp_column_kind from, enum rp_index_column_type type, uint64_t *word)
 {
     unsigned bits = 8 * rp_index_column_width(type);
-    enum family to = family_of(type);
-    if (to == REAL) {
-        bool is_exact = from == REAL || to_real(from, word);
+    enum rp_column_kind to = rp_index_column_kind(type);
+    if (to == RP_COLUMN_REAL) {
+        bool is_exact = from == RP_COLUMN_REAL || to_real(from, word);
         float narrow = (float)real_of(*word);
         return is_exact && (type == RP_INDEX_COLUMN_F64 || (double)narrow == real_of(*word));
     }
-    if (from == REAL)
+    if (from == RP_COLUMN_REAL)
         return false;
-    bool is_negative = from == SIGNED && (int64_t)*word < 0;
-    if (to == UNSIGNED)
+    bool is_negative = from == RP_COLUMN_SIGNED && (int64_t)*word < 0;
+    if (to == RP_COLUMN_UNSIGNED)
         return !is_negative && (bits == 64 || *word >> bits == 0);
     return is_negative ? (int64_t)*word >= -((int64_t)1 << (bits - 2)) * 2
                        : *word >> (bits - 1) == 0;
@@ -145,8 +127,10 @@ static int fail_mixture(const struct rp_gathered *values, const char *path, uint
 static int widen(struct rp_gathered *values, enum rp_index_column_type type, const char *path,
                  uint64_t row, struct rp_error *error)
 {
-    bool is_real = family_of(type) == REAL && family_of(values->type) != REAL && values->count > 0;
-    bool is_signed = family_of(type) == SIGNED && family_of(values->type) == UNSIGNED;
+    bool is_real = rp_index_column_kind(type) == RP_COLUMN_REAL &&
+                   rp_index_column_kind(values->type) != RP_COLUMN_REAL && values->count > 0;
+    bool is_signed = rp_index_column_kind(type) == RP_COLUMN_SIGNED &&
+                     rp_index_column_kind(values->type) == RP_COLUMN_UNSIGNED;
     if (is_signed && values->has_large)
         return fail_mixture(values, path, row, error);
     if (is_real) {
@@ -167,17 +151,17 @@ int rp_gathered_add(struct rp_gathered *values, enum rp_index_column_type type, 
                     const char *path, uint64_t row, struct rp_error *error)
 {
     enum rp_index_column_type joined = join(values->type, type);
-    enum family from = family_of(type);
-    if (from == REAL && isnan(real_of(word)))
+    enum rp_column_kind from = rp_index_column_kind(type);
+    if (from == RP_COLUMN_REAL && isnan(real_of(word)))
         return rp_fail(error, -RP_E_FORMAT, RP_ANNOTATE_MEND,
                        "%s: row %" PRIu64 ": column `%s`: expected a number, found NaN", path, row,
                        values->column);
     int code = joined == values->type ? 0 : widen(values, joined, path, row, error);
-    if (code == 0 && from != family_of(joined) && !convert(from, joined, &word))
+    if (code == 0 && from != rp_index_column_kind(joined) && !convert(from, joined, &word))
         code = fail_mixture(values, path, row, error);
     if (code < 0)
         return code;
-    values->has_large |= family_of(joined) == UNSIGNED && word >> 63;
+    values->has_large |= rp_index_column_kind(joined) == RP_COLUMN_UNSIGNED && word >> 63;
     values->buffer[values->buffered++] = word;
     values->count++;
     return values->buffered == RP_ANNOTATE_BUFFERED ? flush(values, error) : 0;
@@ -185,7 +169,7 @@ int rp_gathered_add(struct rp_gathered *values, enum rp_index_column_type type, 
 
 bool rp_gathered_become(struct rp_gathered *values, enum rp_index_column_type type)
 {
-    enum family from = family_of(values->type);
+    enum rp_column_kind from = rp_index_column_kind(values->type);
     for (uint64_t i = 0; i < values->count; i++)
         if (!convert(from, type, &values->words[i]))
             return false;

@@ -8,14 +8,12 @@
  *   digests differ, two configs             the first row, by bisection over landmarks
  *   digests differ, one config              the side that deviates from its plan from row 0
  * */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "audit/audit.h"
-#include "base/contract.h"
 #include "plan/plan.h"
 
 #define BISECTION_ROWS 4096u /* bisection ends here: these rows are compared one by one */

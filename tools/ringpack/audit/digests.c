@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "audit/digest_entries.h"
 #include "base/bits.h"
@@ -27,8 +26,7 @@ static int doubt(struct rp_audit_digests *digests, enum rp_audit_reason reason,
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-/* The interval that follows `sum`. */
-static void extend(struct rp_audit_interval *sum, const struct rp_audit_interval *next)
+void rp_audit_extend(struct rp_audit_interval *sum, const struct rp_audit_interval *next)
 {
     sum->row = next->row;
     sum->rows += next->rows;
@@ -192,7 +190,7 @@ static bool add_up(struct lane *lanes, uint32_t world, struct rp_audit_interval 
         }
         if (lane->at == lane->end || (*lane->at)->of.first_row != lane->sum.row)
             return false;
-        extend(&lane->sum, &(*lane->at++)->of);
+        rp_audit_extend(&lane->sum, &(*lane->at++)->of);
     }
     *all = lanes[0].sum;
     for (uint32_t r = 1; r < world; r++)
@@ -206,13 +204,10 @@ static bool add_up(struct lane *lanes, uint32_t world, struct rp_audit_interval 
 static int add_interval(struct rp_audit_digests *digests, size_t *room,
                         const struct rp_audit_interval *interval, struct rp_error *error)
 {
-    if (digests->count == *room) {
-        *room = *room ? 2 * *room : 64;
-        void *grown = reallocarray(digests->intervals, *room, sizeof *digests->intervals);
-        if (!grown)
-            return rp_fail(error, -ENOMEM, NULL, "%s: no memory for its rows", digests->path);
-        digests->intervals = grown;
-    }
+    void *grown = rp_grow(digests->intervals, room, digests->count + 1, sizeof *digests->intervals);
+    if (!grown)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for its rows", digests->path);
+    digests->intervals = grown;
     digests->intervals[digests->count++] = *interval;
     if (rp_hash128_is_known(interval->other))
         return doubt(digests, RP_AUDIT_TWO_PLANS, interval, error);
@@ -275,7 +270,7 @@ static bool sum_up(const struct rp_audit_digests *digests, uint64_t first_row, u
     *sum = digests->intervals[low];
     while (sum->row < row && ++low < digests->count &&
            digests->intervals[low].first_row == sum->row)
-        extend(sum, &digests->intervals[low]);
+        rp_audit_extend(sum, &digests->intervals[low]);
     return sum->row == row;
 }
 
@@ -319,7 +314,7 @@ static int compare_gone(struct rp_audit_digests *digests, const struct sorted *s
              sum.row < entry->of.row && next < sorted->count &&
              are_one_lane(sorted->list[next], entry) && sorted->list[next]->of.first_row == sum.row;
              next++)
-            extend(&sum, &sorted->list[next]->of);
+            rp_audit_extend(&sum, &sorted->list[next]->of);
         entry->is_used = sum.row == entry->of.row;
         if (entry->is_used)
             code = compare_twice(digests, &sum, &entry->of, error);

@@ -67,6 +67,8 @@ RP_MUST_CHECK int rp_audit_digests_open(struct rp_audit_digests *digests, const 
                                         struct rp_error *error);
 void rp_audit_digests_close(struct rp_audit_digests *digests);
 
+/** Add the interval that follows `sum`. */
+void rp_audit_extend(struct rp_audit_interval *sum, const struct rp_audit_interval *next);
 /** Add a doubt, or extend the last one of the same reason. */
 RP_MUST_CHECK int rp_audit_doubt_add(struct rp_audit_doubts *doubts, enum rp_audit_reason reason,
                                      uint64_t first_row, uint64_t row, struct rp_error *error);

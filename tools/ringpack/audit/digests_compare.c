@@ -10,11 +10,9 @@
  * A plan digest covers all rows before its row. So equal ones prove all of these rows, and
  * different ones name an interval only if all rows before that interval are known to be equal.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "audit/digests.h"
 #include "base/bits.h"
@@ -80,13 +78,7 @@ static bool extend(struct run *run)
     const struct rp_audit_interval *next = run->digests->intervals + run->at;
     if (run->at == run->digests->count || next->first_row != run->sum.row)
         return false;
-    run->sum.row = next->row;
-    run->sum.rows += next->rows;
-    run->sum.tokens += next->tokens;
-    run->sum.content = rp_hash128_sum(run->sum.content, next->content);
-    run->sum.plan = next->plan;
-    run->sum.other = next->other;
-    run->sum.lacks_plan = next->lacks_plan;
+    rp_audit_extend(&run->sum, next);
     run->at++;
     return true;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* doubts.c — the list of rows that are not proven. */
 #include <errno.h>
-#include <stdlib.h>
 
 #include "audit/digests.h"
 #include "base/bits.h"
+#include "base/mem.h"
 
 int rp_audit_doubt_add(struct rp_audit_doubts *doubts, enum rp_audit_reason reason,
                        uint64_t first_row, uint64_t row, struct rp_error *error)
@@ -15,13 +15,10 @@ int rp_audit_doubt_add(struct rp_audit_doubts *doubts, enum rp_audit_reason reas
         last->row = rp_max_u64(last->row, row);
         return 0;
     }
-    if (doubts->count == doubts->room) {
-        doubts->room = doubts->room ? 2 * doubts->room : 16;
-        void *grown = reallocarray(doubts->list, doubts->room, sizeof *doubts->list);
-        if (!grown)
-            return rp_fail(error, -ENOMEM, NULL, "no memory for the rows that are not proven");
-        doubts->list = grown;
-    }
+    void *grown = rp_grow(doubts->list, &doubts->room, doubts->count + 1, sizeof *doubts->list);
+    if (!grown)
+        return rp_fail(error, -ENOMEM, NULL, "no memory for the rows that are not proven");
+    doubts->list = grown;
     doubts->list[doubts->count++] = (struct rp_audit_doubt){reason, first_row, row};
     return 0;
 }

@@ -18,7 +18,7 @@ struct rp_audit_log {
     char *path, *text;
     size_t bytes;
     struct rp_audit_log_entry *entries;
-    size_t count;
+    size_t count, room;
     size_t end;   /* bytes of the file that are of entries, or skipped by one */
     size_t whole; /* entries before the first that is missing, damaged or inserted */
 };

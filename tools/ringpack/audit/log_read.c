@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* log_read.c — finding and reading a chained file. */
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -9,7 +8,6 @@
 #include "audit/log.h"
 #include "base/file.h"
 #include "base/mem.h"
-#include "base/text.h"
 #include "checkpoint/run_journal.h"
 #include "cmd_run.h"
 
@@ -51,13 +49,10 @@ static int find_file(struct rp_audit_log *log, const char *name, const char *run
 static int add_entry(struct rp_audit_log *log, const struct rp_chain_entry *chain,
                      struct rp_error *error)
 {
-    if ((log->count & (log->count - 1)) == 0) { /* room for 1, 2, 4, … entries */
-        size_t room = log->count ? 2 * log->count : 1;
-        void *grown = reallocarray(log->entries, room, sizeof *log->entries);
-        if (!grown)
-            return rp_fail(error, -ENOMEM, NULL, "%s: no memory for its entries", log->path);
-        log->entries = grown;
-    }
+    void *grown = rp_grow(log->entries, &log->room, log->count + 1, sizeof *log->entries);
+    if (!grown)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for its entries", log->path);
+    log->entries = grown;
     json_t *value = json_loadb(chain->text, chain->bytes, 0, NULL);
     if (!json_is_object(value)) { /* its hash is right, so it was written so */
         json_decref(value);

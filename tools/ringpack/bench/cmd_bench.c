@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/available.h"
-#include "base/text.h"
 #include "bench/bench.h"
 #include "bench/saves.h"
 #include "cmd.h"

@@ -14,7 +14,6 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "bench/bench.h"
-#include "cmd.h"
 #include "io/io.h"
 #include "stream.h"
 #include "interrupt.h"

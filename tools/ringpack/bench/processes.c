@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/bits.h"
 #include "base/clock.h"

@@ -15,7 +15,6 @@
 
 #include "base/bits.h"
 #include "base/mem.h"
-#include "base/text.h"
 #include "cmd.h"
 #include "cmd_config.h"
 #include "column/adding.h"

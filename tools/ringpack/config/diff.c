@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/mem.h"
 #include "cmd.h"
 #include "config/keys.h"
 

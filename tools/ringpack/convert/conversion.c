@@ -6,13 +6,11 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cmd.h"
 #include "convert/parts.h"
-#include "interrupt.h"
 
 static bool all_are(const struct rp_inputs *inputs, enum rp_reading first, enum rp_reading last)
 {

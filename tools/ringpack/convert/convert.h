@@ -194,7 +194,7 @@ struct rp_output {
     struct rp_spanfile_writer spans; /* documents before spans.documents */
     bool has_spans;                  /* a document has a mask; those without are trained whole */
     struct rp_span *scratch;
-    uint32_t scratch_capacity;
+    size_t scratch_capacity;
     const struct rp_wanted_sides *wanted;
     struct rp_side_writer *sides;             /* [wanted->count], each from the first document on */
     struct rp_hash128 token_hash, index_hash; /* once it is published */

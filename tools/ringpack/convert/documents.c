@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* documents.c — files that a worker process reads with the library of their form. */
-#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <string.h>

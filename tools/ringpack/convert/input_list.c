@@ -22,20 +22,22 @@ bool rp_inputs_select(const struct rp_inputs *inputs, const char *below)
     return inputs->glob_count == 0;
 }
 
+static void release(struct rp_input *input)
+{
+    free(input->path);
+    free(input->url);
+}
+
 /* The list owns the memory of the file, also after a failure. */
 static int append(struct rp_inputs *inputs, struct rp_input added, struct rp_error *error)
 {
-    if (inputs->count == inputs->capacity) {
-        size_t capacity = inputs->capacity ? 2 * inputs->capacity : 256;
-        struct rp_input *files = reallocarray(inputs->files, capacity, sizeof *files);
-        if (!files) {
-            free(added.path);
-            free(added.url);
-            return rp_fail(error, -ENOMEM, NULL, "no memory for a list of %zu files", capacity);
-        }
-        inputs->files = files;
-        inputs->capacity = capacity;
+    size_t count = inputs->count + 1;
+    struct rp_input *files = rp_grow(inputs->files, &inputs->capacity, count, sizeof *files);
+    if (!files) {
+        release(&added);
+        return rp_fail(error, -ENOMEM, NULL, "no memory for a list of %zu files", count);
     }
+    inputs->files = files;
     inputs->files[inputs->count++] = added;
     inputs->bytes += added.bytes;
     return added.path ? 0 : rp_fail(error, -ENOMEM, NULL, "no memory for the name of a file");
@@ -152,12 +154,6 @@ int rp_inputs_add_object(struct rp_inputs *inputs, const char *url, const struct
                                     .form = inputs->as ? inputs->as : form,
                                     .named = named};
     return append(inputs, object, error);
-}
-
-static void release(struct rp_input *input)
-{
-    free(input->path);
-    free(input->url);
 }
 
 void rp_inputs_leave_out_text(struct rp_inputs *inputs, size_t first)

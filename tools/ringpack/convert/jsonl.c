@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/mem.h"
 #include "convert/convert.h"
 #include "interrupt.h"
 
@@ -274,17 +275,14 @@ static int add_lines(struct rp_convert *convert, struct rp_plain *plain, struct 
     size_t used = 0, capacity = 0, got = 1;
     int code = 0;
     while (code == 0 && got > 0 && !is_past(&place, 0)) {
-        if (capacity - used < READ_BYTES) {
-            capacity = 2 * capacity + READ_BYTES;
-            char *larger = realloc(buffer, capacity);
-            if (!larger) {
-                code = rp_fail(error, -ENOMEM, NULL,
-                               "%s:%" PRIu64 ": no memory for a line of %zu bytes", convert->path,
-                               convert->line + 1, capacity);
-                break;
-            }
-            buffer = larger;
+        char *larger = rp_grow(buffer, &capacity, used + READ_BYTES, 1);
+        if (!larger) {
+            code = rp_fail(error, -ENOMEM, NULL,
+                           "%s:%" PRIu64 ": no memory for a line of %zu bytes", convert->path,
+                           convert->line + 1, used + READ_BYTES);
+            break;
         }
+        buffer = larger;
         code = rp_plain_read(plain, buffer + used, READ_BYTES, &got, error);
         if (code < 0)
             break;

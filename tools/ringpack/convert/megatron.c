@@ -20,15 +20,12 @@ static int find_spans(struct rp_convert *convert, const struct rp_source *source
     uint32_t room = rp_spans_max(part.tokens), count = 0;
     if (!origin || ids->count == 0)
         return 0;
-    if (room > list->capacity) {
-        rp_span_list_release(list);
-        list->spans = rp_calloc(room, sizeof *list->spans);
-        if (!list->spans)
-            return rp_fail(error, -ENOMEM, NULL, "%s: out of memory for spans", convert->path);
-        list->capacity = room;
-    }
-    int code = rp_source_spans(source, &part, list->spans, &count, error);
-    ids->trained = (struct rp_trained){origin, list->spans, count};
+    struct rp_span *spans = rp_grow(list->spans, &list->capacity, room, sizeof *spans);
+    if (!spans)
+        return rp_fail(error, -ENOMEM, NULL, "%s: out of memory for spans", convert->path);
+    list->spans = spans;
+    int code = rp_source_spans(source, &part, spans, &count, error);
+    ids->trained = (struct rp_trained){origin, spans, count};
     return code;
 }
 

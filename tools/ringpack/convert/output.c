@@ -117,14 +117,11 @@ static uint32_t id_at(const struct rp_ids *ids, size_t place)
 
 static int reserve_lengths(struct rp_output *output, size_t more, struct rp_error *error)
 {
-    if (output->capacity - output->documents >= more)
-        return 0;
-    size_t capacity = 2 * output->capacity + 4096 + more;
-    int32_t *lengths = reallocarray(output->lengths, capacity, sizeof *lengths);
+    size_t needed = output->documents + more;
+    int32_t *lengths = rp_grow(output->lengths, &output->capacity, needed, sizeof *lengths);
     if (!lengths)
-        return rp_fail(error, -ENOMEM, NULL, "no memory for an index of %zu documents", capacity);
+        return rp_fail(error, -ENOMEM, NULL, "no memory for an index of %zu documents", needed);
     output->lengths = lengths;
-    output->capacity = capacity;
     return 0;
 }
 
@@ -140,18 +137,6 @@ int rp_output_append(struct rp_output *output, const int32_t *lengths, size_t do
     return put_tokens(output, ids, error);
 }
 
-static int reserve_scratch(struct rp_output *output, uint32_t count, struct rp_error *error)
-{
-    if (count <= output->scratch_capacity)
-        return 0;
-    struct rp_span *spans = reallocarray(output->scratch, 2 * (size_t)count, sizeof *spans);
-    if (!spans)
-        return rp_fail(error, -ENOMEM, NULL, "no memory for %" PRIu32 " spans", count);
-    output->scratch = spans;
-    output->scratch_capacity = 2 * count;
-    return 0;
-}
-
 /* The spans of the last document, of the runs of its tokens before the ends were put around it. A
  * token at the end is trained if the one before it is: who learns an answer learns where it ends.
  */
@@ -159,19 +144,21 @@ static int add_runs(struct rp_output *output, const struct rp_ids *ids, bool beg
                     struct rp_error *error)
 {
     const struct rp_trained *trained = &ids->trained;
-    int code = reserve_scratch(output, trained->count, error);
     uint32_t count = 0, moved = begin && !RP_DEFECT(mask_before_bos);
-    for (uint32_t i = 0; i < trained->count && code == 0; i++) {
+    struct rp_span *spans = rp_grow(output->scratch, &output->scratch_capacity, trained->count + 1u,
+                                    sizeof *spans);
+    if (!spans)
+        return rp_fail(error, -ENOMEM, NULL, "no memory for %" PRIu32 " spans", trained->count);
+    output->scratch = spans;
+    for (uint32_t i = 0; i < trained->count; i++) {
         struct rp_span run = trained->runs[i];
         bool is_last = end && run.end == ids->count;
         run = (struct rp_span){run.begin + moved, run.end + moved + is_last};
         run.begin = run.begin > 0 ? run.begin : 1; /* token 0 is the first */
         if (run.begin < run.end)
-            output->scratch[count++] = run;
+            spans[count++] = run;
     }
-    return code < 0 ? code
-                    : rp_output_mask(output, output->documents - 1, trained->origin,
-                                     output->scratch, count, error);
+    return rp_output_mask(output, output->documents - 1, trained->origin, spans, count, error);
 }
 
 int rp_output_add(struct rp_output *output, const struct rp_ids *ids, struct rp_ends ends,

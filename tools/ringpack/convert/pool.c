@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/bits.h"
@@ -17,7 +16,6 @@
 #include "base/thread.h"
 #include "cmd.h"
 #include "convert/parts.h"
-#include "interrupt.h"
 
 #define WORKERS_USUAL 8u
 #define DRAW_NS 100000000u

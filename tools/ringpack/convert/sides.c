@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/mem.h"
 #include "convert/convert.h"
 
 /* ---- the command line ------------------------------------------------------------------------ */
@@ -75,14 +76,10 @@ static size_t whole_bytes(const struct rp_entries *entries)
 /* NULL: no memory. */
 static uint8_t *reserve(struct rp_side_queue *queue, size_t bytes)
 {
-    if (queue->capacity - queue->end < bytes) {
-        size_t capacity = 2 * (queue->end + bytes);
-        uint8_t *grown = realloc(queue->bytes, capacity);
-        if (!grown)
-            return NULL;
-        queue->bytes = grown;
-        queue->capacity = capacity;
-    }
+    uint8_t *grown = rp_grow(queue->bytes, &queue->capacity, queue->end + bytes, 1);
+    if (!grown)
+        return NULL;
+    queue->bytes = grown;
     queue->end += bytes;
     return queue->bytes + queue->end - bytes;
 }

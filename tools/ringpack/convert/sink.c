@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sink.c — checks and counts the tokens of every document, and hands them to the output. */
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/defect.h"

@@ -3,7 +3,6 @@
  * of this installation: neither it nor a module that it imports is looked for in the current
  * directory, which may be a data set that somebody else has made. */
 #include <errno.h>
-#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +10,6 @@
 
 #include "base/defect.h"
 #include "base/mem.h"
-#include "base/text.h"
 #include "base/thread.h"
 #include "convert/convert.h"
 #include "python.h"

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/mem.h"
 #include "base/text.h"
 #include "convert/convert.h"
 
@@ -90,33 +91,26 @@ int rp_tokenizer_open(struct rp_tokenizer *tokenizer, const struct rp_tokenizer_
 static int add_bytes(struct rp_tokenizer *tokenizer, const char *text, size_t bytes,
                      struct rp_error *error)
 {
-    if (bytes > tokenizer->ids_capacity) {
-        uint16_t *ids = reallocarray(tokenizer->ids, bytes, sizeof *ids);
-        if (!ids)
-            return rp_fail(error, -ENOMEM, "cut it with --split-bytes",
-                           "no memory for a document of %zu tokens", bytes);
-        tokenizer->ids = ids;
-        tokenizer->ids_capacity = bytes;
-    }
+    uint16_t *grown = rp_grow(tokenizer->ids, &tokenizer->ids_capacity, bytes, sizeof *grown);
+    if (!grown)
+        return rp_fail(error, -ENOMEM, "cut it with --split-bytes",
+                       "no memory for a document of %zu tokens", bytes);
+    tokenizer->ids = grown;
     for (size_t i = 0; i < bytes; i++)
-        tokenizer->ids[i] = (uint8_t)text[i];
-    struct rp_ids ids = {.at = tokenizer->ids, .width = sizeof *tokenizer->ids, .count = bytes};
+        grown[i] = (uint8_t)text[i];
+    struct rp_ids ids = {.at = grown, .width = sizeof *grown, .count = bytes};
     return tokenizer->sink(tokenizer->context, &ids, error);
 }
 
 /* Make room for more bytes in the batch. */
 static int reserve_batch(struct rp_tokenizer *tokenizer, size_t bytes, struct rp_error *error)
 {
-    size_t needed = tokenizer->batch_bytes + bytes;
-    if (needed <= tokenizer->batch_capacity)
-        return 0;
-    size_t capacity = (size_t)rp_max_u64(2 * needed, BATCH_BYTES);
-    uint8_t *batch = realloc(tokenizer->batch, capacity);
+    size_t needed = (size_t)rp_max_u64(tokenizer->batch_bytes + bytes, BATCH_BYTES);
+    uint8_t *batch = rp_grow(tokenizer->batch, &tokenizer->batch_capacity, needed, 1);
     if (!batch)
         return rp_fail(error, -ENOMEM, "cut it with --split-bytes",
-                       "no memory for %zu bytes of text", capacity);
+                       "no memory for %zu bytes of text", needed);
     tokenizer->batch = batch;
-    tokenizer->batch_capacity = capacity;
     return 0;
 }
 

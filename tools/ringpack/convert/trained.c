@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <string.h>
 
 #include "base/bits.h"
 #include "convert/convert.h"
@@ -27,8 +26,7 @@ static int fail_line(struct rp_convert *convert, const char *mask, const char *e
 static int choose(struct rp_convert *convert, json_t *object, const char **name,
                   struct rp_error *error)
 {
-    static const char *const usual[] = {"labels", "completion_mask", "assistant_masks",
-                                        "loss_mask"};
+    const char *const *usual = rp_mask_usual_names;
     bool is_auto = rp_mask_is_auto(&convert->mask);
     *name = NULL;
     if (rp_mask_is_none(&convert->mask))
@@ -38,7 +36,7 @@ static int choose(struct rp_convert *convert, json_t *object, const char **name,
                          "name another with --mask, or train every token with --mask none", error);
     if (!is_auto)
         *name = convert->mask.name;
-    for (size_t i = 0; is_auto && i < RP_ARRAY_COUNT(usual); i++) {
+    for (size_t i = 0; is_auto && i < RP_MASK_USUAL_NAMES; i++) {
         json_t *entries = json_object_get(object, usual[i]);
         if (!entries || json_is_null(entries))
             continue;
@@ -71,24 +69,6 @@ static int entry_trains(struct rp_convert *convert, const struct rp_mask_origin 
     return fail_line(convert, origin->name, expected, MEND_LABEL, error);
 }
 
-static int add_token(struct rp_span_list *list, uint32_t token)
-{
-    if (list->count > 0 && list->spans[list->count - 1].end == token) {
-        list->spans[list->count - 1].end++;
-        return 0;
-    }
-    if (list->count == list->capacity) {
-        size_t capacity = 2 * list->capacity + 64;
-        struct rp_span *spans = reallocarray(list->spans, capacity, sizeof *spans);
-        if (!spans)
-            return -ENOMEM;
-        list->spans = spans;
-        list->capacity = capacity;
-    }
-    list->spans[list->count++] = (struct rp_span){token, token + 1};
-    return 0;
-}
-
 int rp_trained_line(struct rp_convert *convert, json_t *object, struct rp_ids *ids,
                     struct rp_error *error)
 {
@@ -108,7 +88,7 @@ int rp_trained_line(struct rp_convert *convert, json_t *object, struct rp_ids *i
         int trains = entry_trains(convert, origin, json_array_get(entries, i), i, id, error);
         if (trains < 0)
             return trains;
-        if (trains && add_token(&convert->runs, (uint32_t)i + shift) < 0)
+        if (trains && rp_span_list_add(&convert->runs, (uint32_t)i + shift) < 0)
             code = rp_fail(error, -ENOMEM, NULL, "%s: out of memory for spans", convert->path);
     }
     ids->trained = (struct rp_trained){origin, convert->runs.spans, (uint32_t)convert->runs.count};

@@ -13,7 +13,6 @@
 
 #include "base/bits.h"
 #include "base/mem.h"
-#include "base/text.h"
 #include "column/values.h"
 #include "convert/convert.h"
 #include "interrupt.h"
@@ -236,25 +235,16 @@ int rp_worker_receive(struct rp_worker *worker, struct rp_frame *frame, struct r
     memcpy(frame->origin.name, head + 32, RP_MASK_NAME_BYTES);
     if (frame->origin.name[RP_MASK_NAME_BYTES - 1])
         return fail_protocol(worker, error);
-    switch (rp_load_u32(head)) {
-    case RP_FRAME_TEXTS:
-        frame->kind = RP_FRAME_TEXTS;
-        return receive_documents(worker, frame, runs, error);
-    case RP_FRAME_IDS:
-        frame->kind = RP_FRAME_IDS;
-        return receive_documents(worker, frame, runs, error);
-    case RP_FRAME_CHATS:
-        frame->kind = RP_FRAME_CHATS;
-        return receive_documents(worker, frame, runs, error);
-    case RP_FRAME_END:
-        frame->kind = RP_FRAME_END;
-        frame->documents = 0;
-        return 0;
-    case RP_FRAME_REFUSED:
+    uint32_t kind = rp_load_u32(head);
+    if (kind == RP_FRAME_REFUSED)
         return receive_refusal(worker, head, error);
-    default:
+    if (kind < RP_FRAME_TEXTS || kind > RP_FRAME_CHATS)
         return fail_protocol(worker, error);
-    }
+    frame->kind = (enum rp_frame_kind)kind;
+    if (kind != RP_FRAME_END)
+        return receive_documents(worker, frame, runs, error);
+    frame->documents = 0;
+    return 0;
 }
 
 void rp_frame_release(struct rp_frame *frame)

@@ -2,11 +2,9 @@
 /* corpus.c — a corpus of files that every machine has: documentation, headers, manual pages. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "cmd.h"
 #include "demo/demo.h"
 #include "stream.h"
 #include "interrupt.h"

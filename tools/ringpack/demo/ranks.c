@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/bits.h"
 #include "base/clock.h"
@@ -71,14 +70,11 @@ static int note(struct rp_demo_ranks *ranks, struct rp_demo_rank *rank,
         ranks->start_row = record->first_row;
         return 0;
     }
-    if (ranks->batch_count == ranks->batch_capacity) {
-        uint64_t capacity = ranks->batch_capacity ? 2 * ranks->batch_capacity : 4096;
-        struct rp_demo_batch *larger = reallocarray(ranks->batches, capacity, sizeof *larger);
-        if (!larger)
-            return rp_fail(error, -ENOMEM, "give fewer --seconds", "out of memory");
-        ranks->batches = larger;
-        ranks->batch_capacity = capacity;
-    }
+    struct rp_demo_batch *larger = rp_grow(ranks->batches, &ranks->batch_capacity,
+                                           ranks->batch_count + 1, sizeof *larger);
+    if (!larger)
+        return rp_fail(error, -ENOMEM, "give fewer --seconds", "out of memory");
+    ranks->batches = larger;
     ranks->batches[ranks->batch_count++] = (struct rp_demo_batch){
         record->next_row, record->rows, record->tokens, {record->digest[0], record->digest[1]}};
     if (ranks->first_ns == 0)

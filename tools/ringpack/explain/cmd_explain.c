@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/mem.h"
 #include "base/text.h"
 #include "cmd.h"
 #include "explain/search.h"

@@ -3,7 +3,6 @@
  * `tokenizers` package (tools/python/ringpack/_convert/worker.py has the protocol). */
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>

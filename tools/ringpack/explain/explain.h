@@ -174,7 +174,8 @@ struct rp_row_maker {
     const struct rp_draw *draw; /* or a document whose parts match; NULL = all match */
     uint64_t limit;             /* characters of text, or ids, of a fragment */
     struct rp_explained *parts;
-    uint32_t part_count, capacity;
+    uint32_t part_count;
+    size_t capacity;
     struct rp_last_step last;
 };
 /** Explain the row that rp_walk_next has just planned. *out is valid until the next call. Returns

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "explain/landmarks.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,14 +34,11 @@ static char *directory_of(const struct rp_config *config)
 
 static bool remember(struct rp_landmarks *landmarks, uint64_t row, uint64_t bytes)
 {
-    if (landmarks->count == landmarks->capacity) {
-        size_t capacity = 2 * landmarks->capacity + 64;
-        struct rp_landmark *list = reallocarray(landmarks->list, capacity, sizeof *list);
-        if (!list)
-            return false;
-        landmarks->list = list;
-        landmarks->capacity = capacity;
-    }
+    struct rp_landmark *list = rp_grow(landmarks->list, &landmarks->capacity, landmarks->count + 1,
+                                       sizeof *list);
+    if (!list)
+        return false;
+    landmarks->list = list;
     landmarks->list[landmarks->count] = (struct rp_landmark){row, landmarks->end, bytes};
     landmarks->count++;
     landmarks->end += bytes;

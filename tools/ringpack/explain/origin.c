@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "cmd.h"
 #include "cmd_run.h"

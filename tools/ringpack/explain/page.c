@@ -3,7 +3,6 @@
  * it), dark or light as the reader's system is. A row is a bar as long as seq_len, with a piece for
  * each fragment in the colour of its source; the list below has the provenance of each fragment. */
 #include <inttypes.h>
-#include <string.h>
 
 #include "explain/explain.h"
 #include "page_file.h"

@@ -7,6 +7,7 @@
 
 #include "base/bits.h"
 #include "base/defect.h"
+#include "base/mem.h"
 #include "explain/explain.h"
 #include "flow/ticket.h"
 #include "plan/stages.h"
@@ -31,13 +32,10 @@ void rp_explain_free(struct rp_row_maker *maker)
 static int make_room(struct rp_row_maker *maker, uint32_t count, struct rp_error *error)
 {
     free_texts(maker);
-    if (count <= maker->capacity)
-        return 0;
-    struct rp_explained *parts = reallocarray(maker->parts, count, sizeof *parts);
+    struct rp_explained *parts = rp_grow(maker->parts, &maker->capacity, count, sizeof *parts);
     if (!parts)
         return rp_fail(error, -ENOMEM, NULL, "no memory for a row of %" PRIu32 " fragments", count);
     maker->parts = parts;
-    maker->capacity = count;
     return 0;
 }
 

@@ -15,7 +15,6 @@
 #include "base/bits.h"
 #include "base/mem.h"
 #include "cmd_run.h"
-#include "cmd.h"
 #include "explain/origin.h"
 
 #define WORDS_BYTES_MAX (4u << 20)

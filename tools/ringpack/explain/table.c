@@ -2,7 +2,6 @@
 /* table.c — rows for people, in as many columns as the terminal has. */
 #include <inttypes.h>
 #include <stdarg.h>
-#include <string.h>
 
 #include "explain/explain.h"
 

@@ -177,18 +177,6 @@ static int open_shard(struct rp_texts *texts, uint32_t number, struct rp_error *
     return choose_decoder(texts, tokenizer_of(texts, shard->path), error);
 }
 
-static bool has_room(struct rp_texts *texts, uint32_t count)
-{
-    if (count > texts->id_capacity) {
-        uint32_t *ids = reallocarray(texts->ids, count, sizeof *ids);
-        if (!ids)
-            return false;
-        texts->ids = ids;
-        texts->id_capacity = count;
-    }
-    return true;
-}
-
 /* Bytes of the open shard, in whole blocks where blocks have hashes. */
 struct stretch {
     uint8_t *data;
@@ -253,7 +241,9 @@ int rp_texts_read(struct rp_texts *texts, const struct rp_fragment *fragment,
     uint64_t at = extent.byte_offset +
                   rp_fragment_first_own(fragment, texts->form.has_bos) * extent.width;
     uint32_t bos = transfer.extra & RP_EXTRA_BOS, own = rp_transfer_own(&transfer);
-    if (!has_room(texts, fragment->length))
+    uint32_t *ids = rp_grow(texts->ids, &texts->id_capacity, fragment->length, sizeof *ids);
+    texts->ids = ids ? ids : texts->ids;
+    if (!ids)
         code = rp_fail(error, -ENOMEM, NULL, "no memory for %" PRIu32 " tokens", fragment->length);
     if (code == 0 && own > 0)
         code = read_stretch(texts, rp_corpus_shard(texts->corpus, extent.shard), at,

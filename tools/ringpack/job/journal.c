@@ -16,14 +16,10 @@
 static int reserve(uint8_t **buffer, size_t *capacity, size_t used, size_t bytes,
                    struct rp_error *error)
 {
-    if (bytes <= *capacity - used)
-        return 0;
-    size_t wanted = 2 * (used + bytes);
-    uint8_t *larger = realloc(*buffer, wanted);
+    uint8_t *larger = rp_grow(*buffer, capacity, used + bytes, 1);
     if (!larger)
-        return rp_fail(error, -ENOMEM, NULL, "a journal of %zu bytes: out of memory", wanted);
+        return rp_fail(error, -ENOMEM, NULL, "a journal of %zu bytes: out of memory", used + bytes);
     *buffer = larger;
-    *capacity = wanted;
     return 0;
 }
 

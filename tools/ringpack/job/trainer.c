@@ -5,7 +5,6 @@
 #include "cmd.h"
 #include "job/journal.h"
 #include "ringpack/client.h"
-#include "base/mem.h"
 #include "job/trainer.h"
 
 #define CONNECT_NS UINT64_C(60000000000)

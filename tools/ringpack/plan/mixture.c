@@ -9,7 +9,6 @@
 
 #include "base/bits.h"
 #include "base/mem.h"
-#include "cmd.h"
 #include "explain/explain.h"
 #include "plan/axes.h"
 

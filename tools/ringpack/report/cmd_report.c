@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_report.c — `ringpack report`: a run on one page. */
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "cmd.h"

@@ -9,7 +9,6 @@
 #include "base/bits.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "cmd.h"
 #include "plan/token_records.h"
 #include "state/state_streams.h"
 

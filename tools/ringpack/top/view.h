@@ -20,4 +20,8 @@ void rp_view_draw(struct rp_view *view, struct rp_screen *screen, const struct r
 /** Choose another order, engine or depth. */
 void rp_view_press(struct rp_view *view, enum rp_key key, const struct rp_watch *watch);
 
+/* show.c, or without_curses.c */
+/** Draw once a second, until a key or a signal ends it. */
+RP_MUST_CHECK int rp_top_show(struct rp_watch *watch, struct rp_error *error);
+
 #endif

@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/random.h>
 
 #include "cmd.h"

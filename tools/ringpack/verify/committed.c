@@ -19,14 +19,11 @@
 static int note_row(struct rp_notes *notes, uint64_t row, struct rp_hash128 digest,
                     struct rp_error *error)
 {
-    if (notes->count == notes->capacity) {
-        uint64_t capacity = notes->capacity ? 2 * notes->capacity : 1024;
-        struct rp_note *larger = reallocarray(notes->notes, capacity, sizeof *larger);
-        if (!larger)
-            return rp_fail(error, -ENOMEM, "give --rows", "out of memory for the rows");
-        notes->notes = larger;
-        notes->capacity = capacity;
-    }
+    struct rp_note *larger = rp_grow(notes->notes, &notes->capacity, notes->count + 1,
+                                     sizeof *larger);
+    if (!larger)
+        return rp_fail(error, -ENOMEM, "give --rows", "out of memory for the rows");
+    notes->notes = larger;
     notes->notes[notes->count++] = (struct rp_note){row, digest};
     return 0;
 }

@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/mem.h"
 #include "checkpoint/run_journal.h"
 #include "verify/killed_run.h"
 

@@ -2,25 +2,16 @@
 /* rows.c — the rows of the continuous run, and the comparison with them. */
 #include <errno.h>
 #include <inttypes.h>
-#include <string.h>
 
+#include "base/mem.h"
 #include "base/row_digest.h"
 #include "verify/verify.h"
-
-/* The array with room for one more element after `count`; NULL when out of memory. */
-static void *grown(void *array, uint64_t *capacity, uint64_t count, size_t size)
-{
-    if (count < *capacity)
-        return array;
-    *capacity = count < 1024 ? 1024 : 2 * count;
-    return reallocarray(array, *capacity, size);
-}
 
 static int append_row(struct rp_reference *reference, const struct rp_reference_row *row,
                       struct rp_error *error)
 {
-    struct rp_reference_row *rows = grown(reference->rows, &reference->row_capacity,
-                                          reference->row_count, sizeof *rows);
+    struct rp_reference_row *rows = rp_grow(reference->rows, &reference->row_capacity,
+                                            reference->row_count + 1, sizeof *rows);
     if (!rows)
         return rp_fail(error, -ENOMEM, "give --rows", "out of memory for the rows");
     reference->rows = rows;
@@ -62,8 +53,9 @@ static int add_row(struct rp_reference *reference, const struct rp_journal_row *
     if (code < 0)
         return code;
     for (uint32_t i = 0; i < row->fragments; i++) {
-        struct rp_journal_fragment *all = grown(reference->fragments, &reference->fragment_capacity,
-                                                reference->fragment_count, sizeof *all);
+        struct rp_journal_fragment *all = rp_grow(reference->fragments,
+                                                  &reference->fragment_capacity,
+                                                  reference->fragment_count + 1, sizeof *all);
         if (!all)
             return rp_fail(error, -ENOMEM, "give --rows", "out of memory for the fragments");
         reference->fragments = all;

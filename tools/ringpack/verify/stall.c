@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/mem.h"
 #include "ringpack/client.h"
 #include "verify/killed_run.h"
 
