@@ -232,7 +232,7 @@ int rp_sidefile_begin(struct rp_side_writer *writer, const char *path,
     if (code == 0 && !writer->hashes)
         code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for hashes", path);
     if (code == 0)
-        writer->hashes[0] = 0; /* of the header, which is written last */
+        writer->hashes[0] = 0; /* the header's: it is written last */
     return code;
 }
 
