@@ -19,7 +19,8 @@ from stream_kit import LONG, PATIENCE, Engine, Ranks, wait_until, write_megatron
 
 LONG_TAPE = 3000000  # tokens: far more than any ring holds
 SHORT_TAPE = 100000  # tokens: read several times
-BATCH = 4  # rows
+BATCH = 16  # rows
+AHEAD = {"batch_size": 4}  # more batches are planned than packed when a checkpoint is taken
 LOOK = 0.5  # seconds between the engine's checks of a file
 WAYS = [
     {"io": "pread"},
@@ -37,7 +38,8 @@ class Reading:
 
     def __init__(self, program, folder, way, indexed=False, tokens=LONG_TAPE, **keys):
         self.program, self.folder = program, folder
-        self.tape = Tape(folder, tokens, **way, packers=2, **keys)
+        keys = {"batch_size": BATCH, **way, **keys}
+        self.tape = Tape(folder, tokens, packers=2, **keys)
         if indexed:
             self.tape.index(program)
         self.index_path = self.tape.path[:-4] + ".idx"
@@ -281,7 +283,7 @@ def save_of_an_overwritten_plain_file(it):
 
 @pytest.mark.parametrize("io", ["pread", "mapped"])
 def test_a_checkpoint_has_nothing_of_a_plain_file_that_changed_just_now(reading, io):
-    it = reading({"io": io}, prefetch_factor=16)
+    it = reading({"io": io, **AHEAD}, prefetch_factor=16)
     with warnings.catch_warnings(record=True) as caught:
         path = save_of_an_overwritten_plain_file(it)
     if path:
@@ -304,7 +306,7 @@ def save_of_an_overwritten_file(it):
 
 
 def test_a_checkpoint_has_no_token_of_a_changed_mapped_file(reading):
-    it = reading({"io": "mapped"}, indexed=True)
+    it = reading({"io": "mapped", **AHEAD}, indexed=True)
     save_of_an_overwritten_file(it)
 
 
@@ -356,7 +358,7 @@ def test_an_index_that_is_not_looked_at_gives_other_documents(broken, folder, io
 
 def changed_bytes_come_back(program, folder):
     folder.mkdir()
-    it = Reading(program, folder, {"io": "mapped"}, True)
+    it = Reading(program, folder, {"io": "mapped", **AHEAD}, True)
     with contextlib.closing(it):
         try:
             save_of_an_overwritten_file(it)
@@ -378,7 +380,7 @@ def test_contents_that_are_not_looked_at_come_back(broken, folder):
         for attempt in range(10):  # where half a second goes by, the engine notices by itself
             place = folder / str(attempt)
             place.mkdir()
-            it = Reading(program, place, {"io": "mapped"}, prefetch_factor=16)
+            it = Reading(program, place, {"io": "mapped", **AHEAD}, prefetch_factor=16)
             with contextlib.closing(it):
                 save_of_an_overwritten_plain_file(it)
 
