@@ -129,6 +129,11 @@ bool rp_text_has_suffix(const char *text, const char *suffix)
     return length > tail && !strcmp(text + length - tail, suffix);
 }
 
+int rp_text_compare(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
 size_t rp_text_stem(const char *text, const char *suffix)
 {
     return strlen(text) - (rp_text_has_suffix(text, suffix) ? strlen(suffix) : 0);

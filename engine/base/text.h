@@ -33,6 +33,8 @@ void rp_text_millionths(uint64_t number, char *text, size_t bytes);
 
 /** Whether `text` ends with `suffix` and has something before it: a file name with an extension. */
 bool rp_text_has_suffix(const char *text, const char *suffix);
+/** Compare two elements of an array of texts bytewise, for qsort. */
+int rp_text_compare(const void *a, const void *b);
 /** The bytes of a text without `suffix`, if it has that; else all of its bytes. */
 size_t rp_text_stem(const char *text, const char *suffix);
 

@@ -12,6 +12,7 @@
 #include "base/bits.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "corpus/encoded.h"
 #include "corpus/readers.h"
 #include "object/fetch.h"
@@ -36,16 +37,11 @@ int rp_paths_add(struct rp_paths *paths, const char *path, struct rp_error *erro
     return 0;
 }
 
-static int compare_texts(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 void rp_paths_sort(struct rp_paths *paths)
 {
     size_t kept = 0;
     if (paths->count > 1)
-        qsort(paths->paths, paths->count, sizeof *paths->paths, compare_texts);
+        qsort(paths->paths, paths->count, sizeof *paths->paths, rp_text_compare);
     for (size_t i = 0; i < paths->count; i++) {
         if (kept > 0 && !strcmp(paths->paths[kept - 1], paths->paths[i]))
             free(paths->paths[i]);
@@ -66,7 +62,7 @@ void rp_paths_release(struct rp_paths *paths)
 bool rp_folder_has(const struct rp_folder *folder, const char *name)
 {
     return folder->names.count && bsearch(&name, folder->names.paths, folder->names.count,
-                                          sizeof *folder->names.paths, compare_texts);
+                                          sizeof *folder->names.paths, rp_text_compare);
 }
 
 /* The caller frees it; NULL when out of memory. */

@@ -14,6 +14,7 @@
 #include "base/bits.h"
 #include "base/defect.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "object/remote.h"
 #include "object/requests.h"
 #include "object/sign.h"
@@ -291,18 +292,13 @@ static int ask_for_page(struct listing *l, struct rp_error *error)
     return code == 0 ? take_next(l, strdup(next), error) : code;
 }
 
-static int compare_keys(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 /* A key may be in two pages: objects written in between move the keys after them. */
 static int tell_keys(struct listing *l, int (*add)(void *, const char *, struct rp_error *),
                      void *context, struct rp_error *error)
 {
     int code = 0;
     if (l->count)
-        qsort(l->keys, l->count, sizeof *l->keys, compare_keys);
+        qsort(l->keys, l->count, sizeof *l->keys, rp_text_compare);
     for (size_t i = 0; i < l->count && code == 0; i++) {
         if (i > 0 && !strcmp(l->keys[i], l->keys[i - 1]))
             continue;

@@ -28,11 +28,6 @@ static int read_file(struct rp_gathered *values, const char *path, struct rp_err
                    path);
 }
 
-static int compare_paths(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 /* A file, or the files of a folder. */
 static int read_place(struct rp_gathered *values, const char *path, struct rp_error *error)
 {
@@ -57,7 +52,7 @@ static int read_pattern(struct rp_gathered *values, const char *pattern, struct 
     else if (status != 0)
         code = rp_fail(error, -EIO, NULL, "%s: its folder cannot be listed", pattern);
     if (code == 0) /* glob would sort by the locale */
-        qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, compare_paths);
+        qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, rp_text_compare);
     for (size_t i = 0; code == 0 && i < found.gl_pathc; i++)
         code = read_place(values, found.gl_pathv[i], error);
     globfree(&found);

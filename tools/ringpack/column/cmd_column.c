@@ -15,6 +15,7 @@
 
 #include "base/bits.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "cmd.h"
 #include "cmd_config.h"
 #include "column/adding.h"
@@ -148,11 +149,6 @@ static int find_shards(struct rp_adding *adding, struct rp_error *error)
     adding->source = rp_corpus_source(corpus, s);
     adding->shards = rp_source_shards(adding->source);
     return check_output(adding, error);
-}
-
-static int compare_paths(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
 static int open_all(struct rp_adding *adding, const glob_t *found, const char *folder,
@@ -377,7 +373,7 @@ static int run(void *parsed, const struct rp_config *config)
                            : rp_fail(&error, -ENOENT, NULL, "%s: no file has this name",
                                      adding.choice->column.place);
     if (code == 0) { /* glob would sort by the locale */
-        qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, compare_paths);
+        qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, rp_text_compare);
         code = rp_stream_open_corpus(&corpus, &plain, false, &error);
     }
     adding.corpus = corpus;
