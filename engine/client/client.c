@@ -197,16 +197,20 @@ struct taking {
     uint64_t oldest;
 };
 
-/* Take the next slot: as rp_ring_view_take, or the error of the monitor. */
-static int take_slot(struct rp_client *client, struct taking *taking, struct rp_error *error)
+/* Take the next slot: as rp_ring_view_take, or the error of the monitor. Under one lock the client
+ * is not closed, the batch counts as taken, and the caller's struct has it: whoever closes the
+ * client knows then which batch was the last one. */
+static int take_slot(struct rp_client *client, struct taking *taking, struct rp_batch *batch,
+                     struct rp_error *error)
 {
     const uint8_t *slot;
     struct rp_slot_header header;
     struct rp_ring_view *view = &client->current->view;
     pthread_mutex_lock(&client->lock);
-    int code = rp_ring_view_take(view, &slot, &header, error);
+    bool closed = client->closed; /* since this call began */
+    int code = closed ? RP_RING_EMPTY : rp_ring_view_take(view, &slot, &header, error);
     taking->oldest = view->release; /* another thread may be releasing it */
-    taking->is_full = view->next - taking->oldest == view->geometry.slots;
+    taking->is_full = !closed && view->next - taking->oldest == view->geometry.slots;
     int checked = code == RP_RING_TAKEN
                       ? rp_client_monitor(client, &view->geometry, slot, &header, error)
                       : 0;
@@ -215,10 +219,12 @@ static int take_slot(struct rp_client *client, struct taking *taking, struct rp_
     } else if (code == RP_RING_TAKEN) {
         taking->batch = rp_client_batch_of(client, slot, &header);
         taking->is_passed = header.skips_step;
-        if (taking->is_passed)
+        if (taking->is_passed) {
             pass_over(client, slot, &header);
-        else
+        } else {
             lend(client, slot, &header);
+            rp_sized_write(batch, &taking->batch, sizeof taking->batch);
+        }
     }
     pthread_mutex_unlock(&client->lock);
     return checked < 0 ? checked : code;
@@ -232,14 +238,12 @@ static int try_take(struct rp_client *client, struct rp_batch *batch, struct rp_
     struct taking taking;
     int code;
     do {
-        code = take_slot(client, &taking, error);
+        code = take_slot(client, &taking, batch, error);
         if (code == RP_RING_TAKEN)
             rp_client_digest_add(client, &taking.batch);
     } while (code == RP_RING_TAKEN && taking.is_passed);
-    if (code == RP_RING_TAKEN) {
-        rp_sized_write(batch, &taking.batch, sizeof taking.batch);
+    if (code == RP_RING_TAKEN)
         return RP_NEXT_BATCH;
-    }
     if (code == RP_RING_CLOSED) {
         code = judge_closed(&client->current->view, error);
         client->stage_ended = code == RP_NEXT_END &&

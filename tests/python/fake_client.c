@@ -126,7 +126,9 @@ int rp_client_attach(struct rp_client **out, const struct rp_client_options *opt
         memcpy(&client->next, (const char *)options->state + 16, 8);
     client->slots = mmap(NULL, SLOTS * SLOT_BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     set_state(client);
+    pthread_mutex_lock(&lock);
     living++;
+    pthread_mutex_unlock(&lock);
     *out = client;
     return 0;
 }
@@ -251,21 +253,29 @@ int rp_client_step(struct rp_client *client, const struct rp_batch *done, struct
 
 int rp_client_holds(const struct rp_client *client, const struct rp_batch *batch)
 {
-    return client->held[batch->number % SLOTS] == batch->number + 1;
+    pthread_mutex_lock(&lock);
+    int held = client->held[batch->number % SLOTS] == batch->number + 1;
+    pthread_mutex_unlock(&lock);
+    return held;
+}
+
+static size_t copy_token(const char *state, void *buffer, size_t capacity)
+{
+    pthread_mutex_lock(&lock);
+    if (capacity >= TOKEN_BYTES)
+        memcpy(buffer, state, TOKEN_BYTES);
+    pthread_mutex_unlock(&lock);
+    return TOKEN_BYTES;
 }
 
 size_t rp_client_state(const struct rp_client *client, void *buffer, size_t capacity)
 {
-    if (capacity >= TOKEN_BYTES)
-        memcpy(buffer, client->state, TOKEN_BYTES);
-    return TOKEN_BYTES;
+    return copy_token(client->state, buffer, capacity);
 }
 
 size_t rp_client_state_before(const struct rp_client *client, void *buffer, size_t capacity)
 {
-    if (capacity >= TOKEN_BYTES)
-        memcpy(buffer, client->before, TOKEN_BYTES);
-    return TOKEN_BYTES;
+    return copy_token(client->before, buffer, capacity);
 }
 
 /* Its tokens have only zeros where the sources of one of version 1 are counted. */
@@ -340,16 +350,20 @@ int rp_client_counts(const struct rp_client *client, struct rp_client_counts *co
 
 void rp_client_detach(struct rp_client *client)
 {
+    pthread_mutex_lock(&lock);
     client->detached = 1;
     if (client->leases == 0 && !client->gone)
         drop(client);
+    pthread_mutex_unlock(&lock);
 }
 
 void rp_client_close(struct rp_client *client)
 {
+    pthread_mutex_lock(&lock);
     client->closed = 1;
     if (client->leases == 0 && !client->gone)
         drop(client);
+    pthread_mutex_unlock(&lock);
 }
 
 void rp_batch_digest(const struct rp_geometry *geometry, const struct rp_batch *batch,

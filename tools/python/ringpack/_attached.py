@@ -11,18 +11,21 @@ two instructions, or by another thread. So no lock is held anywhere here, and
   * load_state_dict() in a handler is carried out by the call in progress, when the handler returns.
 """
 
+import os
 import re
 import sys
 import time
 import weakref
 from collections import deque
 from collections.abc import Callable
+from functools import wraps
 from threading import get_ident
-from typing import Any, Optional
+from typing import Any, Optional, TypeVar
 
 from ._client import Client, Left
 from ._engine import STAGE_ENDED, Engine
 from ._form import form_of
+from ._interpreter import HAS_LOCK
 from ._log import logger
 from ._pin import pin_ring
 from ._placement import Placed
@@ -44,7 +47,37 @@ SILENCE_S = 30.0  # without a batch, before a loop that waits for ever says so
 _RESTARTS_MAX = 3  # our own engine's, without a batch in between
 _LAST_RANKS_S = 30.0  # time of other local ranks for the end of a finite stream
 _OTHER_STAGE_S = 5.0  # time of the rank that starts the engine for starting it in our stage
-STEPS: set[Any] = set()  # the code that must not run twice at a time, filled in by loader.py
+_STEPS: set[Any] = set()  # the code that must not run twice at a time: of one_thread()
+Step = TypeVar("Step", bound=Callable[..., Any])
+
+
+def one_thread(step: Step) -> Step:
+    """A step into which _enter() lets one thread at a time, if Python has its lock. Without it a
+    look at `_user` and its change are two steps, so here a thread claims the loader before that. A
+    claim ends with its call, whatever exception comes in; one of a fork's parent is void."""
+    _STEPS.add(step.__code__)
+    if HAS_LOCK:
+        return step
+
+    @wraps(step)
+    def alone(self: Any, *arguments: Any, **named: Any) -> Any:
+        claims, process, me = self._claims, os.getpid(), get_ident()
+        try:
+            user = claims.setdefault(process, me)  # each call's `me` is an object of its own
+        except BaseException:  # from outside, at the end of that call
+            if claims.get(process) is me:
+                del claims[process]
+            raise
+        if user is not me:
+            if user != me:
+                raise concurrent_call()
+            return step(self, *arguments, **named)  # by a signal handler, inside of a step
+        try:
+            return step(self, *arguments, **named)
+        finally:
+            del claims[process]  # no call, so no exception comes in from here to the caller (C3)
+
+    return alone  # type: ignore[return-value]
 
 
 class Attached(Placed):
@@ -62,6 +95,7 @@ class Attached(Placed):
     _closes = 0  # calls of close(): one that attaches meanwhile gives up
 
     def _begin_position(self) -> None:
+        self._claims: dict[int, int] = {}  # by process, the thread that is in a step: one_thread()
         self._form: Any = None  # Form, once attached
         self._length: Optional[int] = None
         self._token: Optional[bytes] = None  # where to attach
@@ -83,8 +117,10 @@ class Attached(Placed):
         frame: Any = sys._current_frames().get(user)
         if user == get_ident():
             frame = sys._getframe(3)  # past this one, the frame that queries, and its caller
+        elif not HAS_LOCK:  # frames of a thread that runs cannot be walked, and its claim is true
+            return frame is not None
         while frame is not None:
-            if frame.f_code in STEPS:
+            if frame.f_code in _STEPS:
                 return True
             frame = frame.f_back
         return False
@@ -93,8 +129,8 @@ class Attached(Placed):
         """Begin a step of this thread, whose caller ends it: `self._user = None`.
 
         Python may let another thread run at the end of a call. None is between a look at `_user`
-        that finds no thread and its change; where there is no such rule (Python 3.9, or without the
-        interpreter's lock), the library still refuses a call inside of another one."""
+        that finds no thread and its change; where there is no such rule (Python 3.9), the library
+        still refuses a call inside of another one. Without a lock: one_thread()."""
         me, user = get_ident(), self._user
         if user is not None and self._is_inside(user):  # else an exception from outside ended it
             if user != me:
@@ -112,14 +148,17 @@ class Attached(Placed):
 
         EngineGoneError: no engine of that run in time. BusyError: another trainer has this rank.
         CheckpointMismatchError: the engine has another geometry, or the state another stream."""
-        if self._client is not None:
-            return self
+        if self._client is None:
+            self._attach_alone()
+        return self
+
+    @one_thread
+    def _attach_alone(self) -> None:
         self._enter()
         try:
             self._attach()
         finally:
             self._user = None
-        return self
 
     def _attach(self) -> Client:
         """Attach, and go to the position that a signal handler has set."""
@@ -320,15 +359,19 @@ class Attached(Placed):
             batch.close("was closed when its loader left the position")
 
     def _detach(self) -> None:
-        self._close_batches()
         client = self._client
-        if client is not None and client.is_ours():
-            token = self._position_of(client)
-            self._token = token  # the next attach continues here
-            self._left = Left(token, client.state_bytes, client.counts(), client.calendar())
-            self._client = None
-            client.detach()
-        self._client = None
+        if client is None or not client.is_ours():
+            self._close_batches()
+            if client is not None:  # else another thread may have attached meanwhile
+                self._client = None
+            return
+        client.end()
+        self._close_batches()  # a step of another thread has none in hand that is not among them
+        token = self._position_of(client)
+        left = Left(token, client.state_bytes, client.counts(), client.calendar())
+        if self._client is client:  # no call, as another thread may close it, too
+            self._token, self._left, self._client = token, left, None  # the next attach goes there
+        client.detach()
 
     def _position_of(self, client: Client) -> bytes:
         """The token of the position: behind the newest batch by look_ahead."""
@@ -351,9 +394,10 @@ class Attached(Placed):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        # At the end of the interpreter the kernel detaches, and weakref.finalize ends the engine.
-        if not sys.is_finalizing() and (self._client is not None or self._engine is not None):
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        # At the end of the interpreter the kernel detaches, and weakref.finalize ends the engine;
+        # modules may be empty by then.
+        if not is_finalizing() and (self._client is not None or self._engine is not None):
             self.close()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -361,7 +405,8 @@ class Attached(Placed):
             raise TypeError(
                 "an attached loader cannot be pickled: send it before its first use, or its state"
             )
-        return {**self.__dict__, "_settled": False}  # the other process may be another rank
+        # The other process may be another rank.
+        return {**self.__dict__, "_settled": False, "_claims": {}}
 
     # ---- which engine ---------------------------------------------------------------------------
 

@@ -11,8 +11,9 @@ Invariants
 
   C4  No lock is held where Python code can run, because that may be a signal handler: the library
       has the locks. The library's client lives as long as this object, so a handler or another
-      thread may close it between any two instructions; a batch that no caller has got by then is
-      returned, and `revoked` says so to the caller that was about to get it.
+      thread may close it between any two instructions. The library lends nothing after that. Of
+      the batch in hand then, `_fate` has the word of whoever comes first: a step clears `taking`
+      and looks at `revoked`, whoever closes sets `revoked` and looks at `taking`.
 
 `step` runs in every step of a training loop, or `next` if views of the batch before are alive:
 when a batch is ready it is one call of the library, no system call, and no lock but Python's own.
@@ -41,6 +42,7 @@ from ._arguments import FilePath
 from ._calendar import Calendar
 from ._engine import explain_rows
 from ._lease import ONE_LOCAL, ROWS_WORD, Held, Lease, Place, Terms, getrefcount, layout_of
+from ._numbers import nanoseconds
 from ._token import digest_of, next_row_of
 from .errors import ConcurrentCallError, LeaseError, UsageError, concurrent_call
 
@@ -90,9 +92,9 @@ class Client:
         self._step = self._c.rp_client_step
         self._out: set[Held] = set()  # records of outstanding leases
         self.pins: Optional[Pins] = None  # pins of a ring that a GPU reads
-        # C3; whoever gets a lease from next() clears it when the lease is safe
-        self.taking: Optional[Lease] = None
+        self.taking: Optional[Lease] = None  # C3; whoever gets it from next() clears this then
         self.revoked = self.closed = False  # C4
+        self._fate: dict[int, Optional[Terms]] = {}  # C4: under 0, the batch that nobody gets
         self._passing: Optional[Terms] = None  # C3: the result of a step
         self._spare: Optional[Terms] = None  # a returned batch's
         self._run, self._replica = (run, run_dir), replica
@@ -111,8 +113,8 @@ class Client:
             replicas=replicas,
             state=state,
             state_bytes=len(state) if state else 0,
-            connect_timeout_ns=_nanoseconds(connect_timeout),
-            restart_timeout_ns=_nanoseconds(restart_timeout),
+            connect_timeout_ns=nanoseconds(connect_timeout),
+            restart_timeout_ns=nanoseconds(restart_timeout),
             monitor=monitor,
             digest_log=None if digest_log is None else os.fsencode(digest_log),
             digest_steps=digest_steps,
@@ -272,8 +274,8 @@ class Client:
         """The library refuses a lease that a step which was cut short had returned. A step that was
         cut short before its lease had other terms leaves a lease that returns nothing: it may
         outlive the client."""
-        passing = self._passing
-        assert passing is not None  # see the callers
+        if (passing := self._passing) is None:
+            return  # another thread, which closes the loader, has returned it
         self._release(self._client, passing.argument)
         for held in list(self._out):
             if held.terms is passing:
@@ -321,16 +323,20 @@ class Client:
     # ---- its position ---------------------------------------------------------------------------
 
     def _pending(self) -> Optional[Terms]:
-        """The info of the batch that the library has lent and the caller has not got yet."""
-        terms = self.taking.held.terms if self.taking is not None else None
+        """The info of the batch that was lent and the caller has not got yet, or never gets."""
+        if self._fate:
+            return self._fate[0]
+        lease = self.taking
+        terms = lease.held.terms if lease is not None else None
+        lease = None  # it would keep the slot
         return terms if terms is not None and terms.is_filled() else None
 
     def state(self) -> bytes:
         """The state token after the last batch that the caller got, as bytes."""
         self._check_process()
+        c = self._c
         while True:
             pending = self._pending()
-            c = self._c
             token = self._copied(c.rp_client_state_before if pending else c.rp_client_state)
             if self._pending() is pending:  # else another thread took a batch meanwhile
                 return token
@@ -428,11 +434,20 @@ class Client:
 
     # ---- the end --------------------------------------------------------------------------------
 
+    def end(self) -> None:
+        """Take no more batches: from here on the position stays. It may be repeated."""
+        self.closed = self.revoked = True  # in this order, and before the look
+        self._c.rp_client_close(self._client)
+        self.settle(self._pending())
+
+    def settle(self, terms: Optional[Terms]) -> Optional[Terms]:
+        """The batch that no caller gets any more: this one, unless somebody said so before (C4)."""
+        return self._fate.setdefault(0, terms)
+
     def detach(self) -> None:
         """Detach. Leases that are out stay readable; the last one frees the memory and the rank."""
-        if self.is_ours() and not self.closed:
-            if self._pending() is not None:
-                self.revoked = True  # C4
+        if self.is_ours():
+            self.end()
             self.taking = None  # its reader, which this call may have interrupted, still has it
             self._return_dead()
             pins, self.pins = self.pins, None
@@ -440,8 +455,6 @@ class Client:
                 for info in pins.close():
                     self._release(self._client, byref(info))
             self._forget_returned()
-            self.closed = True
-            self._c.rp_client_close(self._client)
 
     def __del__(self) -> None:
         if self._client and self.is_ours():
@@ -485,10 +498,3 @@ class Left:
 
     def counts(self) -> dict[str, int]:
         return dict(self._counts)
-
-
-def _nanoseconds(seconds: Optional[float]) -> int:
-    """0 is the library's default; UINT64_MAX its "for ever"."""
-    if seconds is None:
-        return 0
-    return 2**64 - 1 if seconds == float("inf") else max(1, int(seconds * 1e9))

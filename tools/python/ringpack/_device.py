@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Optional
 
 import numpy
 
-from ._attached import STEPS
+from ._attached import one_thread
 from ._client import END, Client
 from ._log import logger
 from ._torch import TorchLoader
@@ -183,6 +183,7 @@ class DeviceLoader(TorchLoader):
             begun.batch.close("was closed when its loader left the position")
         super()._close_batches()
 
+    @one_thread
     def next(self, timeout: Optional[float] = None) -> Any:
         """See Loader. The next batch is taken as well if it is there, and its copy begins."""
         self._enter()
@@ -261,5 +262,3 @@ class DeviceLoader(TorchLoader):
             return super()._step_row()
         return int(self._client.step_row_of(self._ahead[0].batch._terms.info))
 
-
-STEPS.add(DeviceLoader.next.__code__)

@@ -21,6 +21,7 @@ from ctypes import byref
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ._interpreter import HAS_LOCK
 from ._library import BF16, DTYPES, OF_DOCUMENT, RECORDS, SECTION_SIDES, SECTIONS, BatchInfo
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _copy_batch = BatchInfo.from_buffer_copy
 # How many references an object has. CPython counts them, and where it has its lock no other thread
 # changes the count in between.
 getrefcount: Any = getattr(sys, "getrefcount", None)
-if getrefcount is None or not getattr(sys, "_is_gil_enabled", lambda: True)():
+if getrefcount is None or not HAS_LOCK:
 
     def getrefcount(_: object) -> int:
         return 0

@@ -52,3 +52,10 @@ def cost_of_rows() -> Any:
         return int(info.cost) if info.known & KNOWN_COST else None
 
     return property(read, doc=_COST)
+
+
+def nanoseconds(seconds: Optional[float]) -> int:
+    """As the library takes a timeout: 0 is its default, UINT64_MAX its "for ever"."""
+    if seconds is None:
+        return 0
+    return 2**64 - 1 if seconds == float("inf") else max(1, int(seconds * 1e9))

@@ -7,7 +7,7 @@ from threading import get_ident
 from typing import Any, Optional, Union
 
 from ._arguments import FilePath
-from ._attached import Attached
+from ._attached import Attached, one_thread
 from ._calendar import Range, add_skips, progress_of
 from ._client import Client, Left
 from ._ranks import check_agreement, torch_all_gather
@@ -34,7 +34,8 @@ class Positioned(Attached):
         place: Any = self._asked or self._left or self._client
         if place is not None:
             return place  # type: ignore[no-any-return]
-        if self._user is not None and self._is_inside(self._user):  # a call attaches at present
+        user = self._user
+        if user is not None and self._is_inside(user):  # a call attaches at present
             if self._token is None:
                 raise UsageError(
                     "this loader is attaching for the first time: its position is not known yet",
@@ -77,19 +78,24 @@ class Positioned(Attached):
         if isinstance(state, (str, os.PathLike)):
             state = import_state(state, self._program)
         target = Left(token_of(state), room_of(state))
-        if self._user == get_ident() and self._is_inside(self._user):
+        user = self._user
+        if user == get_ident() and self._is_inside(user):
             self._asked = target
             self._begins = self._looped = self._rewound = False
             client = self._client
             if client is not None and client._pending() is not None:
                 client.revoked = True
             return
+        self._move_alone(target)
+        self._looped = self._rewound = False
+
+    @one_thread
+    def _move_alone(self, target: Left) -> None:
         self._enter()
         try:
             self._move(target)
         finally:
             self._user = None
-        self._looped = self._rewound = False
 
     def _move(self, target: Left) -> None:
         if self._client is not None:

@@ -264,7 +264,8 @@ class Streamed(Passing):
 
     def _end_pass(self, why: str) -> None:
         """S2: detach, and stand at the first row."""
-        if self._user is not None and self._is_inside(self._user):
+        user = self._user
+        if user is not None and self._is_inside(user):
             return  # another call goes on
         client, first = self._client, self._first
         if client is not None and client.is_ours():

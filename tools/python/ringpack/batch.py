@@ -166,13 +166,14 @@ class Batch(Mapping[str, Any]):
     def ring(self, name: str, is_claimed: bool = False) -> Any:
         """A section of the run as it is in the ring, (rows, n): an array that is read-only, or with
         is_claimed claims not to be."""
-        place = self._open_lease().client.layout[name]
-        return look_at(name, place, ROWS, _same if is_claimed else None)(self._open_lease())
+        lease = self._open_lease()
+        return look_at(name, lease.client.layout[name], ROWS, _same if is_claimed else None)(lease)
 
     def _open_lease(self, instead: str = "") -> Lease:
-        if self._lease is None:
+        lease = self._lease  # one look, as another thread may close the batch
+        if lease is None:
             raise ReleasedError(f"batch {self.number} {self._why}", instead or _BEFORE_THAT)
-        return self._lease
+        return lease
 
     def adopt(self, array: Any) -> Any:
         """Convert a numpy array of the caller's to the loader's kind of tensor, page-locked if the
@@ -219,7 +220,8 @@ class Batch(Mapping[str, Any]):
         device: a device of torch, which may be the CPU.
         non_blocking: True: return before copies to a GPU are complete, as torch does (False)."""
         copies = {name: self._moved(name, device, non_blocking) for name in self._form.names}
-        pins = self._lease.client.pins if self._lease is not None else None
+        lease = self._lease
+        pins = lease.client.pins if lease is not None else None
         if pins is not None:
             pins.note(self._terms.info)  # the copies may have been the first use of that device
         return copies
@@ -328,11 +330,8 @@ class Batch(Mapping[str, Any]):
         """Digest of the rows (engine/plan/STREAM.md section 7); digests add up modulo 2**128.
 
         labels: True: the labelled digest, which also covers labels or the loss mask (False)."""
-        held = self.view("rows", kind="numpy")  # refuses a closed batch; keeps the lease meanwhile
-        assert self._lease is not None
-        digest = self._lease.client.digest(self._terms.info, labels)
-        del held
-        return digest
+        lease = self._open_lease()
+        return lease.client.digest(self._terms.info, labels)
 
     def release(self) -> None:
         """Give the slot back to the engine now. A second call does nothing.
@@ -340,12 +339,13 @@ class Batch(Mapping[str, Any]):
         Raises LeaseError if views are alive; the batch then stays as it was. If two threads took
         views of one section at once, it may miss the views of one thread: then it acts as close(),
         and the slot goes back with the last view."""
-        if self._lease is None:
+        lease = self._lease
+        if lease is None:
             return
-        alive = self._lease.viewed()
+        alive = lease.viewed()
         if alive:
             gc.collect()  # views in unreachable reference cycles (tracebacks, closures)
-            alive = self._lease.viewed()
+            alive = lease.viewed()
         if alive:
             raise LeaseError(
                 f"batch {self.number} cannot be released: views of {', '.join(alive)} are alive",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from ._arguments import PARAMETERS, Corpus, FilePath, check_device, check_form
 from ._arguments import check_needs_no_engine, monitor_of, whole, working_folder
-from ._attached import SILENCE_S, STEPS
+from ._attached import SILENCE_S, one_thread
 from ._client import END, Client
 from ._engine import place_given
 from ._form import add_defaults
@@ -20,7 +20,7 @@ from ._ranks import Ranks
 from ._streams import Streamed
 from ._views import import_torch
 from .batch import Batch, batch_of, new
-from .errors import EngineTimeoutError
+from .errors import EngineTimeoutError, ReleasedError
 from .profiles import PROFILES, engine_keys, split_of
 
 if TYPE_CHECKING:
@@ -274,6 +274,7 @@ class Loader(Streamed):
             raise StopIteration
         return batch
 
+    @one_thread
     def next(self, timeout: Optional[float] = None) -> Any:
         """The next batch, or None at the end of the stream (num_epochs).
 
@@ -317,8 +318,7 @@ class Loader(Streamed):
                 else:
                     given = batch
                     client.taking = None  # no exception can come in from here to the caller (C3)
-                if client.revoked:
-                    self._give_up(client, batch)
+                if client.revoked and self._gives_up(client, batch):
                     lease = None
                     continue
                 return given
@@ -336,19 +336,28 @@ class Loader(Streamed):
                 self._trail.popleft()
         if not self._copies:
             return batch
-        copies = batch.copy()
+        try:
+            copies = batch.copy()
+        except ReleasedError:
+            if client.closed:
+                raise client._closed() from None
+            raise
         batch.close("was copied (copy=True)")
         return copies
 
-    def _give_up(self, client: Client, batch: Batch) -> None:
-        """Drop a batch that was about to be returned when a signal handler closed the loader or
-        loaded another position: the position stays before it."""
+    def _gives_up(self, client: Client, batch: Batch) -> bool:
+        """Drop a batch that was about to be returned, as the loader was closed or a handler loaded
+        another position: the position stays before it. False: it counts as returned."""
+        if client.closed and client.settle(batch._terms) is None:
+            return False
         batch.close("was given up: a signal handler left the position")
         client.revoked = False
         self._trailed = None
         if self._client is not client or client.closed:
             raise client._closed()
+        return True
 
+    @one_thread
     def borrow(self, timeout: Optional[float] = None) -> Optional[Batch]:
         """The next batch, to be closed by the caller: with `with`, release() or close(). The
         loader's steps do not close it. None at the end of the stream. At most as many batches as
@@ -364,8 +373,7 @@ class Loader(Streamed):
                     continue
                 batch = batch_of(lease, self._form)
                 client.taking = None
-                if client.revoked:
-                    self._give_up(client, batch)
+                if client.revoked and self._gives_up(client, batch):
                     lease = None
                     continue
                 return batch
@@ -409,10 +417,6 @@ class Loader(Streamed):
 
     def _where_to_look(self) -> str:
         return f"`ringpack stat {self.run}` tells what the engine waits for"
-
-
-_steps = Loader.next, Loader.borrow, Loader.attach, Loader.load_state_dict
-STEPS.update(method.__code__ for method in _steps)
 
 
 PARAMETERS.update(Loader.__init__.__kwdefaults__ or {})
