@@ -81,7 +81,7 @@ def test_a_loader_is_closed_again_and_again_while_another_thread_steps(fake):
                 told.add(str(failure).split(":")[0])
 
     def close():
-        while not DONE.is_set():
+        while not DONE.wait(0.001):  # else the reader does little but attach
             loader.close()
 
     run_all(read, close)
