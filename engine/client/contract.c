@@ -46,13 +46,22 @@ static int compare(const struct rp_client *client, const struct rp_contract *fou
 
 static int keep(struct rp_client *client, const char *text, size_t bytes, struct rp_error *error)
 {
-    char *copy = malloc(bytes);
+    char *copy = malloc(bytes), *older = client->contract_text;
+    struct rp_contract contract;
     if (!copy)
         return rp_fail(error, -ENOMEM, NULL, "a contract of %zu bytes: out of memory", bytes);
     memcpy(copy, text, bytes);
-    free(client->contract_text);
+    int code = rp_contract_open(&contract, copy, bytes, error);
+    if (code < 0) {
+        free(copy);
+        return code;
+    }
+    pthread_mutex_lock(&client->lock); /* other threads may read it */
     client->contract_text = copy;
-    return rp_contract_open(&client->contract, copy, bytes, error);
+    client->contract = contract;
+    pthread_mutex_unlock(&client->lock);
+    free(older);
+    return 0;
 }
 
 int rp_client_take_contract(struct rp_client *client, const struct rp_ring_view *view,
@@ -80,16 +89,20 @@ int rp_client_take_contract(struct rp_client *client, const struct rp_ring_view 
 
 void rp_client_identity(const struct rp_client *client, uint64_t identity[2])
 {
+    pthread_mutex_lock(rp_client_lock(client));
     struct rp_hash128 hash = rp_record_hash(&client->contract.stream);
+    pthread_mutex_unlock(rp_client_lock(client));
     identity[0] = hash.low;
     identity[1] = hash.high;
 }
 
 size_t rp_client_contract(const struct rp_client *client, char *buffer, size_t capacity)
 {
+    pthread_mutex_lock(rp_client_lock(client));
     size_t bytes = rp_contract_bytes(&client->contract);
     if (buffer && capacity >= bytes)
         memcpy(buffer, rp_contract_text(&client->contract), bytes);
+    pthread_mutex_unlock(rp_client_lock(client));
     return bytes;
 }
 

@@ -371,10 +371,7 @@ class Client:
     def contract(self) -> str:
         """The contract of the run's engines and trainers: lines of named fields."""
         self._check_process()
-        size = self._c.rp_client_contract(self._client, None, 0)
-        buffer = ctypes.create_string_buffer(size)
-        self._c.rp_client_contract(self._client, buffer, size)
-        return buffer.raw[:size].decode("ascii")
+        return self._copied(self._c.rp_client_contract).decode("ascii")
 
     def step_row(self) -> int:
         """First row of the step that has the next batch."""

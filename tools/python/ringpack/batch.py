@@ -330,8 +330,11 @@ class Batch(Mapping[str, Any]):
         """Digest of the rows (engine/plan/STREAM.md section 7); digests add up modulo 2**128.
 
         labels: True: the labelled digest, which also covers labels or the loss mask (False)."""
-        lease = self._open_lease()
-        return lease.client.digest(self._terms.info, labels)
+        client = self._open_lease().client
+        held = self.view("rows", kind="numpy")  # while it lives, release() refuses
+        digest = client.digest(self._terms.info, labels)
+        del held
+        return digest
 
     def release(self) -> None:
         """Give the slot back to the engine now. A second call does nothing.
