@@ -48,7 +48,7 @@ int rp_numpy_begin(struct rp_numpy *npy, int fd, const char *path, uint64_t file
     return code < 0 ? code : take_type(npy, error);
 }
 
-/* The number at *text, which moves behind it. False: there is none. */
+/* Read the number at *text, which moves behind it. False: no number. */
 static bool take_size(const char **text, uint64_t *size, bool *fits)
 {
     size_t digits = strspn(*text, "0123456789");

@@ -20,7 +20,7 @@ struct rp_numpy {
     uint64_t at;   /* first byte after the header */
     char descr[8]; /* the type of a number, as "<u2" */
     char text[RP_NUMPY_HEADER_BYTES_MAX + 1];
-    const char *rest; /* of the text, after the type */
+    const char *rest; /* the text after the type */
 };
 
 /** Read the header of a file, up to the type of its numbers. */

@@ -89,7 +89,7 @@ const uint8_t *rp_flow_transfer_tokens(const struct rp_flow *flow,
  *          and planning is ahead of tickets by rp_queue_states. Batches below that tail may have no
  *          ticket, so dispatch may pass them at any time.
  *
- * It writes over the state if it saves that of another position in the same slot. */
+ * It writes over the state when it saves another position in the same slot. */
 static bool may_be_overwritten(const struct rp_flow *flow, uint64_t position)
 {
     uint64_t begin = UINT64_MAX, published = 0, lowest_tail = UINT64_MAX;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define SNAPSHOTS 4096u
-#define BYTES (1u << 30) /* of address space: as much memory as is used */
+#define BYTES (1u << 30) /* address space: as much memory as is used */
 
 struct piece { /* its bytes come after it */
     void *at;

@@ -118,14 +118,14 @@ static void two_ranks_fall_behind_near_the_end(void **state)
 
 /* ---- inside a step --------------------------------------------------------------------------- */
 
-#define MICRO_BATCHES 3u               /* of a step */
+#define MICRO_BATCHES 3u               /* a step's */
 #define LAST_STEP (16 * MICRO_BATCHES) /* the flow plans the step that begins here */
 /* A flow of these options has 32 state slots, so this position has the slot of LAST_STEP + 2. A
  * step begins here. */
 #define SHARED_SLOT (LAST_STEP + 2 - 32u)
 #define FURTHER_BEHIND (2 * MICRO_BATCHES)
 
-/* Take batches without a comparison: the kit has few of the rows of so many ranks. */
+/* Take batches without a comparison: the kit has few of these ranks' rows. */
 static void take_any(struct rp_client *client, uint64_t count)
 {
     struct rp_error error = {0};
@@ -145,7 +145,7 @@ static void take_any_and_keep(uint32_t rank, uint64_t batch, uint64_t kept)
 }
 
 /* Rank 1 falls behind to the second batch of a step, so the engine looks for the state before that
- * step. The flow, which has so many rows to plan that trainers wait for it, takes its slot
+ * step. The flow, whose many rows to plan make trainers wait, takes its slot
  * meanwhile. Rank 0 is further behind: no rank has consumed the step. ThreadSanitizer is the judge.
  */
 static void a_rank_falls_behind_inside_a_step(void **state)

@@ -331,7 +331,7 @@ static int list_all(const struct rp_plan_v2 *v2, const struct rp_record *contrac
     return code;
 }
 
-/* Of the records, only their weights stay. */
+/* Keep only the weights of the records. */
 static void keep_weights(struct rp_v2_records *records)
 {
     uint32_t count = records->count;
