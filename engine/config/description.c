@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* description — see description.h. */
 #include "config/description.h"
 
 #include <errno.h>
@@ -187,64 +188,57 @@ static void add_corpus(struct rp_record_writer *writer, const struct walk *walk)
     rp_contract_add(writer, "corpus_paths", "%s", hex);
 }
 
-static void add_sources(struct rp_record_writer *writer, const struct rp_config *config)
+/* In the order of their names. A key that a packing or a shuffle does not use is in no contract. */
+static void add_stream(struct rp_record_writer *writer, const struct rp_config *config,
+                       const struct walk *walk)
 {
+    bool is_block = RP_KEY_IS(config, shuffle, "block");
+    bool has_window = !RP_KEY_IS(config, packing, "concat");
+    if (is_block)
+        rp_contract_add(writer, "block_documents", "%" PRIu32, config->block_documents);
+    add_corpus(writer, walk);
+    if (has_window)
+        add_key(writer, config, "fill");
+    add_key(writer, config, "lanes");
+    add_key(writer, config, "long_doc");
+    if (config->max_docs_per_row)
+        rp_contract_add(writer, "max_docs_per_row", "%" PRIu32, config->max_docs_per_row);
+    rp_contract_add(writer, "num_epochs", "%" PRIu64, config->num_epochs);
+    add_key(writer, config, "packing");
+    add_key(writer, config, "seed");
+    add_key(writer, config, "seq_len");
+    add_key(writer, config, "shuffle");
     for (uint32_t s = 0; s < config->source_count; s++) {
         rp_contract_add_of(writer, "source", s, "name", "%s", config->sources[s].name);
         rp_contract_add_of(writer, "source", s, "weight", "%" PRIu64, config->sources[s].weight);
     }
     rp_contract_add(writer, "sources", "%" PRIu32, config->source_count);
-}
-
-/* In the order of their names. In version 1 a key that a packing or a shuffle does not use is in no
- * contract; in version 2 the keys that a stage may set are in the hash of the files only. A run may
- * have begun as version 1, or begin now as version 2, and only the engine knows: then the fields
- * that both versions have. */
-static void add_stream(struct rp_record_writer *writer, const struct rp_config *config,
-                       const struct walk *walk)
-{
-    bool is_both = rp_config_fits_each_version(config);
-    bool is_1 = !is_both && config->stream_version == 1, is_2 = !is_both && !is_1;
-    bool is_block = RP_KEY_IS(config, shuffle, "block");
-    bool has_window = is_1 && !RP_KEY_IS(config, packing, "concat");
-    if (is_block || is_2)
-        rp_contract_add(writer, "block_documents", "%" PRIu32,
-                        is_block ? config->block_documents : 0);
-    if (is_2)
-        add_key(writer, config, "bos_id");
-    add_corpus(writer, walk);
-    if (is_2)
-        add_key(writer, config, "eos_id");
-    if (has_window)
-        add_key(writer, config, "fill");
-    if (is_2)
-        add_key(writer, config, "group");
-    if (is_2)
-        rp_contract_add(writer, "label_across_cuts", "%d", config->label_across_cuts);
-    if (is_1)
-        add_key(writer, config, "lanes");
-    if (is_2 && config->group > 1)
-        rp_contract_add(writer, "long_doc", "split");
-    else
-        add_key(writer, config, "long_doc");
-    if (is_1 && config->max_docs_per_row)
-        rp_contract_add(writer, "max_docs_per_row", "%" PRIu32, config->max_docs_per_row);
-    if (is_1)
-        rp_contract_add(writer, "num_epochs", "%" PRIu64, config->num_epochs);
-    if (is_1)
-        add_key(writer, config, "packing");
-    add_key(writer, config, "seed");
-    if (is_1)
-        add_key(writer, config, "seq_len");
-    add_key(writer, config, "shuffle");
-    if (is_1)
-        add_sources(writer, config);
-    if (!is_both)
-        rp_contract_add(writer, "stream_version", "%" PRIu32, config->stream_version);
+    rp_contract_add(writer, "stream_version", "%" PRIu32, config->stream_version);
     if (has_window)
         rp_contract_add(writer, "window", "%" PRIu32, config->window);
-    if (is_block || is_2)
-        rp_contract_add(writer, "window_blocks", "%" PRIu32, is_block ? config->window_blocks : 0);
+    if (is_block)
+        rp_contract_add(writer, "window_blocks", "%" PRIu32, config->window_blocks);
+}
+
+/* The same of version 2. What a stage may set is in the hash of the files only. */
+static void add_stream_2(struct rp_record_writer *writer, const struct rp_config *config,
+                         const struct walk *walk)
+{
+    bool is_block = RP_KEY_IS(config, shuffle, "block");
+    rp_contract_add(writer, "block_documents", "%" PRIu32, is_block ? config->block_documents : 0);
+    add_key(writer, config, "bos_id");
+    add_corpus(writer, walk);
+    add_key(writer, config, "eos_id");
+    add_key(writer, config, "group");
+    rp_contract_add(writer, "label_across_cuts", "%d", config->label_across_cuts);
+    if (config->group == 1)
+        add_key(writer, config, "long_doc");
+    else
+        rp_contract_add(writer, "long_doc", "split");
+    add_key(writer, config, "seed");
+    add_key(writer, config, "shuffle");
+    rp_contract_add(writer, "stream_version", "%" PRIu32, config->stream_version);
+    rp_contract_add(writer, "window_blocks", "%" PRIu32, is_block ? config->window_blocks : 0);
 }
 
 void rp_config_add_batches(struct rp_record_writer *writer, const struct rp_config *config)
@@ -259,6 +253,22 @@ void rp_config_add_batches(struct rp_record_writer *writer, const struct rp_conf
     }
 }
 
+/* The fields that both versions have: the run may have begun as version 1, or begin now as version
+ * 2, and the engine knows. */
+static void add_stream_of_both(struct rp_record_writer *writer, const struct rp_config *config,
+                               const struct walk *walk)
+{
+    bool is_block = RP_KEY_IS(config, shuffle, "block");
+    if (is_block)
+        rp_contract_add(writer, "block_documents", "%" PRIu32, config->block_documents);
+    add_corpus(writer, walk);
+    add_key(writer, config, "long_doc");
+    add_key(writer, config, "seed");
+    add_key(writer, config, "shuffle");
+    if (is_block)
+        rp_contract_add(writer, "window_blocks", "%" PRIu32, config->window_blocks);
+}
+
 int rp_config_describe(char **text_out, const struct rp_config *config, struct rp_error *error)
 {
     /* all of the delivery but its sections: a trainer takes those that it needs */
@@ -270,7 +280,12 @@ int rp_config_describe(char **text_out, const struct rp_config *config, struct r
     int code = hash_corpus(&walk, config, error);
     if (code < 0)
         return code;
-    add_stream(&writer, config, &walk);
+    if (rp_config_fits_each_version(config))
+        add_stream_of_both(&writer, config, &walk);
+    else if (config->stream_version == 1)
+        add_stream(&writer, config, &walk);
+    else
+        add_stream_2(&writer, config, &walk);
     rp_record_end(&writer);
     for (size_t i = 0; i < RP_ARRAY_COUNT(delivery); i++) {
         if (!strcmp(delivery[i], "token_dtype"))
