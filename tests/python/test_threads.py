@@ -154,11 +154,34 @@ def test_batches_are_closed_and_viewed_by_threads_while_another_one_steps(fake):
 PARTS = ("loader.py", "_attached.py", "_client.py")
 
 
+class AtLine:
+    """While it is entered, `action` runs once in another thread, before line number `line` of PARTS
+    that this thread runs; `left` is above 0 if this thread ran fewer."""
+
+    def __init__(self, line, action):
+        self.left, self.action = line, action
+
+    def __enter__(self):
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *_):
+        sys.settrace(None)
+
+    def _trace(self, frame, event, _):
+        if event == "line":
+            self.left -= 1
+            if self.left == 0:
+                run_all(self.action)
+        is_part = frame.f_code.co_filename.endswith(PARTS)
+        return self._trace if is_part and frame.f_code.co_name != "__del__" else None
+
+
 @pytest.mark.parametrize("holds", ["nothing", "the batch"])
 def test_another_thread_steps_at_each_line_of_a_close(fake, holds):
     """It gets the next batch, and then that one is not given again; or it gets none."""
     for line in range(1, 200):
-        living, left, got, held = fake.fake_living(), line, [], []
+        living, got, held = fake.fake_living(), [], []
         loader = ringpack.Loader(run="x")
         next(loader)
 
@@ -172,57 +195,32 @@ def test_another_thread_steps_at_each_line_of_a_close(fake, holds):
             if holds == "the batch":
                 held.append(batch)
 
-        def trace(frame, event, _):
-            nonlocal left
-            if event == "line":
-                left -= 1
-                if left == 0:
-                    run_all(step)
-            is_part = frame.f_code.co_filename.endswith(PARTS)
-            return trace if is_part and frame.f_code.co_name != "__del__" else None
-
-        sys.settrace(trace)
-        try:
+        with AtLine(line, step) as other:
             loader.close()
-        finally:
-            sys.settrace(None)
         loader.close()
         assert all(batch.closed for batch in held), f"line {line}"
         assert fake.fake_living() == living, f"line {line}: the engine still has its trainer"
         got += [next(loader).number for _ in range(3)]
         assert got == list(range(1, len(got) + 1)), f"line {line}"
         loader.close()
-        if left > 0:
+        if other.left > 0:
             break
     assert line >= 20, "the lines of a close"
 
 
 def test_a_close_by_another_thread_at_each_line_of_a_step(fake):
     for line in range(1, 200):
-        loader, left = ringpack.Loader(run="x"), line
+        loader, got = ringpack.Loader(run="x"), []
         next(loader)
-
-        def trace(frame, event, _):
-            nonlocal left
-            if event == "line":
-                left -= 1
-                if left == 0:
-                    run_all(loader.close)
-            is_part = frame.f_code.co_filename.endswith(PARTS)
-            return trace if is_part and frame.f_code.co_name != "__del__" else None
-
-        sys.settrace(trace)
-        got = []
-        try:
-            got.append(loader.next().number)
-        except ringpack.UsageError as failure:
-            assert "closed while" in str(failure)
-        finally:
-            sys.settrace(None)
+        with AtLine(line, loader.close) as other:
+            try:
+                got.append(loader.next().number)
+            except ringpack.UsageError as failure:
+                assert "closed while" in str(failure)
         got += [next(loader).number for _ in range(3)]
         assert got == list(range(1, len(got) + 1)), f"line {line}"
         loader.close()
-        if left > 0:
+        if other.left > 0:
             break
     assert line >= 12, "the lines of a step"
 
