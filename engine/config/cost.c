@@ -55,7 +55,9 @@ static struct rp_key_place place_of(const struct finishing *f, const char *name)
 
 static bool is_given(const struct finishing *f, const char *name)
 {
-    return f->places[rp_key_index(&rp_cost_key_list, name)].line != 0;
+    size_t i = rp_key_index(&rp_cost_key_list, name);
+    RP_ASSERT(i < rp_cost_key_list.count);
+    return f->places[i].line != 0;
 }
 
 #define FAIL(f, key, hint, ...) rp_key_fail(place_of(f, key), "cost", hint, (f)->error, __VA_ARGS__)

@@ -417,23 +417,23 @@ static int fill_texts(struct rp_config *config, struct rp_error *error)
 
 int rp_config_finish(struct rp_config *config, struct rp_error *error)
 {
-    static int (*const steps[])(struct rp_config * config,
-                                struct rp_error * error) = {rp_config_choose_stream,
-                                                            fill_texts,
-                                                            check_ranges,
-                                                            rp_config_check_version,
-                                                            check_run,
-                                                            finish_index,
-                                                            finish_sources,
-                                                            finish_stream,
-                                                            finish_step,
-                                                            finish_ranks,
-                                                            finish_batch,
-                                                            rp_config_finish_sides,
-                                                            rp_config_finish_version,
-                                                            rp_config_finish_stages,
-                                                            rp_config_finish_batches,
-                                                            finish_machine};
+    typedef int finish(struct rp_config *, struct rp_error *);
+    static finish *const steps[] = {rp_config_choose_stream,
+                                    fill_texts,
+                                    check_ranges,
+                                    rp_config_check_version,
+                                    check_run,
+                                    finish_index,
+                                    finish_sources,
+                                    finish_stream,
+                                    finish_step,
+                                    finish_ranks,
+                                    finish_batch,
+                                    rp_config_finish_sides,
+                                    rp_config_finish_version,
+                                    rp_config_finish_stages,
+                                    rp_config_finish_batches,
+                                    finish_machine};
     int code = 0;
     for (size_t i = 0; i < RP_ARRAY_COUNT(steps) && code == 0; i++)
         code = steps[i](config, error);
