@@ -8,8 +8,8 @@
  *                               (flow_open.c) has slots for all of these
  *   rp_flow_state_at            any position, on the engine's thread while it has the turn. So no
  *                               tail moves meanwhile, which limits dispatch (may_be_overwritten).
- *                               Callers copy the state, or load a plan from it, before they
- * deliver.
+ *                               Callers copy the state, or load a plan of it, and then
+ *                               deliver.
  *
  * States are forgotten only while the flow is stopped. */
 #include "base/bits.h"

@@ -44,7 +44,7 @@ RP_MUST_CHECK int rp_balance_dealt(struct rp_balance *balance, const struct rp_b
 /** Memory that a plan needs for a window of `rows` rows with that many fragments. */
 uint64_t rp_balance_window_bytes(uint32_t rows, uint64_t fragments);
 
-/** The time of micro_step over that of perfect balance, >= 1; 1 without a step or a cost. */
+/** The time of micro_step over the time in perfect balance, >= 1; 1 without a step or a cost. */
 double rp_balance_of_micro_steps(const struct rp_balance *balance,
                                  const struct rp_balance_shape *shape);
 

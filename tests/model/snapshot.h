@@ -14,8 +14,8 @@
 bool snapshot_begin(unsigned choice);
 /** Add memory to it. */
 void snapshot_add(void *at, size_t bytes);
-/** Find the newest snapshot from before choice `last` or from it, and remove those after it. False:
- * there is none. */
+/** Find the newest snapshot from before choice `last` or from it, and remove later ones. False: no
+ * snapshot. */
 bool snapshot_find(unsigned last, unsigned *choice);
 /** Copy the memory of that snapshot back. */
 void snapshot_restore(void);

@@ -205,7 +205,7 @@ static void rings_behind_are_served_while_the_engine_sleeps(void **state)
 
 /* ---- states ---------------------------------------------------------------------------------- */
 
-/* The flow of run_to keeps this many states. Dispatch may save those of AHEAD positions above the
+/* The flow of run_to keeps STATES states. Dispatch may save states of AHEAD positions above the
  * tails: 8 tickets, one that is made, and a step. */
 #define STATES 32u
 #define AHEAD (8u + 1u + 1u)
