@@ -252,8 +252,16 @@ struct rp_source_range {
 };
 struct rp_source_range rp_source_range(const struct rp_source *source);
 
+/* How a shard became known, and so what stores its hashes. */
+enum rp_shard_kind {
+    RP_SHARD_OPENED, /* its files were opened with the corpus: hashes in a sidecar, or none */
+    RP_SHARD_LISTED, /* known from the corpus index only, not opened: hashes in the index */
+    RP_SHARD_SIDE,   /* a side column's file, which has no documents: hashes in itself */
+};
+
 /* One token file. Strings and hashes belong to the corpus. */
 struct rp_shard {
+    enum rp_shard_kind kind;
     const char *path; /* the token file, or its display URL */
     /* For an object in a store: the URL to open, which may hold a secret, and the identity of its
      * content ("" = the store gives none). NULL: a file. */
@@ -268,10 +276,8 @@ struct rp_shard {
      * time. */
     struct rp_stamp stamp;
     const struct rp_tokenizer_id *tokenizer; /* NULL: not known */
-    bool is_listed;                          /* known from the corpus index only, not opened */
     uint64_t idx_mtime_ns;                   /* listed: of its .idx in the index; 0: not known */
     const struct rp_index_segment *segment;  /* has its documents */
-    bool is_side;                            /* a side column's file, which has no documents */
 };
 uint32_t rp_corpus_shard_count(const struct rp_corpus *corpus);
 /** The shards, and the files of side columns, whose numbers follow the shards' (sides.h). */

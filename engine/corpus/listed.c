@@ -141,6 +141,7 @@ static struct listed *make(const struct rp_corpus *corpus, uint32_t shard)
     bool is_object = rp_url_is(listed->path);
     bool has_idx_time = record.format == RP_FORMAT_MEGATRON && !is_object;
     listed->shard = (struct rp_shard){
+        .kind = RP_SHARD_LISTED,
         .path = listed->path,
         .bytes = record.bytes,
         .source = (uint32_t)(source - corpus->sources),
@@ -150,7 +151,6 @@ static struct listed *make(const struct rp_corpus *corpus, uint32_t shard)
         .documents = record.documents,
         .tokens = record.tokens,
         .stamp = {.bytes = record.bytes, .mtime_ns = record.mtime_ns},
-        .is_listed = true,
         .idx_mtime_ns = has_idx_time ? record.companions.idx_ns : 0,
         .segment = segment,
     };

@@ -427,7 +427,7 @@ int rp_shard_check(const struct rp_shard *shard, struct rp_stamp *known, int fd,
     if (was_missing) { /* at open: its size is all that is known */
         *known = found;
         known->bytes = shard->bytes;
-        if (shard->is_listed && !RP_DEFECT(forget_shard_stamp))
+        if (shard->kind == RP_SHARD_LISTED && !RP_DEFECT(forget_shard_stamp))
             known->mtime_ns = shard->stamp.mtime_ns;
     }
     if (known->links != found.links && known->mtime_ns == found.mtime_ns) {
@@ -439,7 +439,7 @@ int rp_shard_check(const struct rp_shard *shard, struct rp_stamp *known, int fd,
         return was_missing && shard->idx_mtime_ns
                    ? rp_megatron_check_time(shard->path, shard->idx_mtime_ns, error)
                    : 0;
-    if (was_missing && shard->is_listed)
+    if (was_missing && shard->kind == RP_SHARD_LISTED)
         return rp_fail(error, -RP_E_CHANGED,
                        "restore the file, and its times with it (`cp -p`, `rsync -t`); or run "
                        "`ringpack index -c CONFIG`, which reads it again: if its tokens are the "
@@ -456,7 +456,7 @@ int rp_shard_check(const struct rp_shard *shard, struct rp_stamp *known, int fd,
 
 const struct rp_mask_origin *rp_shard_mask(const struct rp_shard *shard)
 {
-    RP_ASSERT(!shard->is_listed);
+    RP_ASSERT(shard->kind == RP_SHARD_OPENED);
     const struct rp_opened *opened = (const struct rp_opened *)(const void *)shard;
     RP_STATIC_ASSERT(offsetof(struct rp_opened, shard) == 0,
                      "a shard is the head of what was opened");
@@ -466,7 +466,7 @@ const struct rp_mask_origin *rp_shard_mask(const struct rp_shard *shard)
 int rp_shard_check_sidecar(const struct rp_shard *shard, struct rp_error *error)
 {
     const struct rp_index_segment *segment = shard->segment;
-    bool is_good = !shard->block_hashes || shard->is_side ||
+    bool is_good = !shard->block_hashes || shard->kind == RP_SHARD_SIDE ||
                    rp_index_verify_blocks(segment, shard->block_hashes, shard->block_count);
     return is_good ? 0 : rp_index_fail_damaged(segment->index, "block hashes", error);
 }

@@ -121,11 +121,11 @@ int rp_sidefile_take_header(struct rp_side_file *file, const uint8_t header[RP_S
     if (bytes != whole && !RP_DEFECT(trust_side_size))
         return rp_fail(error, -RP_E_CORRUPT, "copy it again, or make it with `ringpack column`",
                        "%s: expected %" PRIu64 " bytes, found %" PRIu64, file->path, whole, bytes);
-    file->shard = (struct rp_shard){.path = file->path,
+    file->shard = (struct rp_shard){.kind = RP_SHARD_SIDE,
+                                    .path = file->path,
                                     .bytes = blocks * RP_BLOCK_BYTES,
                                     .type = RP_TOKEN_U8,
-                                    .block_count = blocks,
-                                    .is_side = true};
+                                    .block_count = blocks};
     return 0;
 }
 

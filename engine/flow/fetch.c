@@ -48,7 +48,7 @@ static void finish_ticket(struct rp_fetcher *f, uint64_t number)
 /* A listed object may have changed long before this run, so the hint names its index. */
 static void set_hint_of_listed(const struct rp_shard *shard, int code, struct rp_error *error)
 {
-    if (code == -RP_E_CHANGED && shard->is_listed)
+    if (code == -RP_E_CHANGED && shard->kind == RP_SHARD_LISTED)
         snprintf(error->hint, sizeof error->hint,
                  "restore the object; or run `ringpack index -c CONFIG`, which learns it again: if "
                  "its tokens are the same, old runs can be resumed");

@@ -95,10 +95,10 @@ static int check_opened(struct rp_file *file, const struct rp_shard *shard, stru
     struct rp_stamp found;
     if (shard->url) /* each reply is compared with it */
         return 0;
-    if (!file->is_known || (file->checked && shard->is_listed))
+    if (!file->is_known || (file->checked && shard->kind == RP_SHARD_LISTED))
         file->stamp = shard->stamp;
     file->is_known = true;
-    if (file->checked && !shard->is_listed && !shard->is_side &&
+    if (file->checked && shard->kind == RP_SHARD_OPENED &&
         rp_stamp_of(file->object.fd, &found) == 0)
         file->stamp = (struct rp_stamp){.bytes = shard->bytes,
                                         .mtime_ns = found.mtime_ns,
@@ -254,7 +254,7 @@ void rp_files_note_taken(struct rp_files *files, uint32_t shard, uint64_t ticket
 {
     struct rp_file *file = &files->files[shard];
     add(&files->taken_bytes, bytes);
-    if (file->checked && !rp_corpus_shard(files->corpus, shard)->is_side)
+    if (file->checked && rp_corpus_shard(files->corpus, shard)->kind != RP_SHARD_SIDE)
         return;
     if (!file->checked)
         add(&files->unverified_bytes, bytes);

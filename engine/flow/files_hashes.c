@@ -26,7 +26,34 @@ uint64_t rp_files_expected(const struct rp_files *files, uint32_t shard, uint64_
 
 static const char *where_hashes_are(const struct rp_shard *info)
 {
-    return info->is_listed ? "the index" : "its sidecar";
+    switch (info->kind) {
+    case RP_SHARD_LISTED:
+        return "the index";
+    case RP_SHARD_SIDE:
+        return "its hash";
+    default:
+        return "its sidecar";
+    }
+}
+
+static const char *how_to_restore(const struct rp_shard *info)
+{
+    switch (info->kind) {
+    case RP_SHARD_SIDE:
+        return "restore it, or make it again with `ringpack column`";
+    case RP_SHARD_LISTED:
+        return info->url
+                   ? "the store returned other bytes than were indexed: restore the object, or, if "
+                     "the change was meant, run `ringpack index --index-dir DIR` on its URL, and "
+                     "`ringpack index -c CONFIG --index DIR -o FILE` (the stream is then another "
+                     "one)"
+                   : "the file changed or its disk is failing: restore it, or, if the change was "
+                     "meant, run `touch` on it and `ringpack index -c CONFIG` (the stream is then "
+                     "another one)";
+    default:
+        return "the file changed or its disk is failing: restore it, or run `ringpack index` if "
+               "the change was meant (the stream is then another one)";
+    }
 }
 
 static int fail_block(const struct rp_shard *info, uint64_t offset, uint64_t bytes, uint64_t found,
@@ -36,23 +63,11 @@ static int fail_block(const struct rp_shard *info, uint64_t offset, uint64_t byt
     int code = rp_shard_check_sidecar(info, error);
     if (code < 0)
         return code;
-    return rp_fail(
-        error, -RP_E_CORRUPT,
-        info->is_side ? "restore it, or make it again with `ringpack column`"
-        : info->is_listed && info->url
-            ? "the store returned other bytes than were indexed: restore the object, or, if "
-              "the change was meant, run `ringpack index --index-dir DIR` on its URL, and "
-              "`ringpack index -c CONFIG --index DIR -o FILE` (the stream is then another one)"
-        : info->is_listed
-            ? "the file changed or its disk is failing: restore it, or, if the change was "
-              "meant, run `touch` on it and `ringpack index -c CONFIG` (the stream is then "
-              "another one)"
-            : "the file changed or its disk is failing: restore it, or run `ringpack index` if "
-              "the change was meant (the stream is then another one)",
-        "%s: block %" PRIu64 " (bytes %" PRIu64 " to %" PRIu64 ") differs from %s: expected "
-        "hash %016" PRIx64 ", found %016" PRIx64,
-        info->path, block, offset, offset + bytes,
-        info->is_side ? "its hash" : where_hashes_are(info), info->block_hashes[block], found);
+    return rp_fail(error, -RP_E_CORRUPT, how_to_restore(info),
+                   "%s: block %" PRIu64 " (bytes %" PRIu64 " to %" PRIu64
+                   ") differs from %s: expected hash %016" PRIx64 ", found %016" PRIx64,
+                   info->path, block, offset, offset + bytes, where_hashes_are(info),
+                   info->block_hashes[block], found);
 }
 
 /* The blocks have their hashes, and these were not the expected ones. */

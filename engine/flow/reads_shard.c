@@ -106,7 +106,7 @@ static bool place_alone(struct rp_reads *reads, const struct rp_file *file, enum
     if (!rp_reads_place_range(reads, &range, &transfer->data_offset))
         return false;
     if (file->stretches && (reads->reads_alone || !past_cache ||
-                            rp_corpus_shard(reads->options->corpus, shard)->is_side))
+                            rp_corpus_shard(reads->options->corpus, shard)->kind == RP_SHARD_SIDE))
         rp_residency_want(file->stretches, first, last);
     if (file->stretches && reads->block_reads.blocks.documents == 0)
         rp_residency_announce(&reads->files->residency);

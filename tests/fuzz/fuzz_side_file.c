@@ -61,7 +61,8 @@ static void check(const struct rp_side_file *file, size_t bytes)
     FUZZ_REQUIRE(data <= file->shard.bytes - RP_SIDE_DATA_OFFSET);
     FUZZ_REQUIRE(data + RP_BLOCK_BYTES > file->shard.bytes - RP_SIDE_DATA_OFFSET);
     FUZZ_REQUIRE(memchr(file->tokenizer.name, 0, sizeof file->tokenizer.name));
-    FUZZ_REQUIRE(file->shard.is_side && file->shard.path == file->path && !file->shard.url);
+    FUZZ_REQUIRE(file->shard.kind == RP_SHARD_SIDE && file->shard.path == file->path &&
+                 !file->shard.url);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
