@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "plan/token_records.h"
 #include "state/state_file.h"
+#include "state/state_search.h"
 #include "state/state_streams.h"
 
 #define LENGTH_AT 12u /* u32 of a token: its length in bytes */
@@ -90,7 +91,7 @@ static int read_any_form(const char *path, char **state, size_t *bytes, char **f
     int code = rp_saved_read(path, state, bytes, error);
     if (code != 0)
         return code < 0 ? code : 0;
-    code = rp_file_read_all(path, RP_STATE_BYTES_MAX, state, bytes, error);
+    code = rp_file_read_all(path, RP_SAVED_BYTES_MAX, state, bytes, error);
     return code < 0 ? code : keep_stream(*state, bytes, error);
 }
 

@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "cmd.h"
 #include "cmd_config.h"
-#include "column/wanted.h"
+#include "convert/wanted.h"
 #include "corpus/index/build.h"
 #include "corpus/index/write.h"
 #include "interrupt.h"

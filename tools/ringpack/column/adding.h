@@ -5,7 +5,7 @@
 #define RP_TOOLS_COLUMN_ADDING_H
 
 #include "column/values.h"
-#include "column/wanted.h"
+#include "convert/wanted.h"
 #include "corpus/corpus.h"
 
 /* Tokens that `ringpack convert` put around documents, which have no value in lists. */

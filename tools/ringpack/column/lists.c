@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "column/values.h"
 #include "convert/convert.h"
+#include "convert/value_type.h"
 #include "interrupt.h"
 
 #define POLL_NS 2000000u
@@ -85,10 +86,10 @@ static int take_tail(struct rp_values *values, bool bf16, struct rp_error *error
         return fail_refused(values, &tail, bytes, error);
     uint32_t width = 0;
     tail.descr[sizeof tail.descr - 1] = 0;
-    if (!rp_values_type(tail.descr, bf16, &values->type, &width) || !values->type.dtype)
+    if (!rp_value_type(tail.descr, bf16, &values->type, &width) || !values->type.dtype)
         return rp_fail(error, -RP_E_FORMAT, "choose a type that a column has: --type",
                        "%s: values of type %s", values->path, tail.descr);
-    code = rp_values_set_width(values, tail.count, width, error);
+    code = rp_value_type_repeat(&values->type, tail.count, width, values->path, error);
     values->rows = tail.entries;
     values->documents = tail.documents;
     if (code == 0 &&

@@ -3,6 +3,7 @@
 #include "base/bits.h"
 #include "base/file.h"
 #include "column/values.h"
+#include "convert/value_type.h"
 #include "corpus/numpy.h"
 
 #define HINT                                                                                       \
@@ -12,7 +13,7 @@
 static int take_type(struct rp_values *values, const struct rp_numpy *npy, bool bf16,
                      uint32_t *width, struct rp_error *error)
 {
-    if (rp_values_type(npy->descr, bf16, &values->type, width) && values->type.dtype)
+    if (rp_value_type(npy->descr, bf16, &values->type, width) && values->type.dtype)
         return 0;
     if (*width)
         return rp_fail(error, -RP_E_FORMAT, "add --bf16 if they are bfloat16, as ml_dtypes saves",
@@ -34,8 +35,8 @@ int rp_values_open_npy(struct rp_values *values, bool bf16, struct rp_error *err
     if (code == 0)
         code = rp_numpy_shape(&npy, true, shape, error);
     if (code == 0)
-        code = rp_values_set_width(values, (uint32_t)rp_min_u64(shape[1], UINT32_MAX), width,
-                                   error);
+        code = rp_value_type_repeat(&values->type, (uint32_t)rp_min_u64(shape[1], UINT32_MAX),
+                                    width, values->path, error);
     if (code < 0)
         return code;
     values->rows = shape[0];

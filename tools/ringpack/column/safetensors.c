@@ -9,6 +9,7 @@
 
 #include "base/bits.h"
 #include "column/values.h"
+#include "convert/value_type.h"
 
 #define HEADER_BYTES_MAX (100u << 20) /* as the format's own library */
 
@@ -58,7 +59,7 @@ static int take_tensor(struct rp_values *values, const char *name, json_t *tenso
         count > RP_SIDE_ENTRY_BYTES)
         return fail_tensor(values, name, "one or two dimensions, at most 512 bytes for a token",
                            "another shape", error);
-    int code = rp_values_set_width(values, (uint32_t)count, width, error);
+    int code = rp_value_type_repeat(&values->type, (uint32_t)count, width, values->path, error);
     if (code < 0)
         return code;
     values->rows = (uint64_t)rows;

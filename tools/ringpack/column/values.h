@@ -28,13 +28,6 @@ struct rp_values_choice {
 RP_MUST_CHECK int rp_values_open(struct rp_values *values, const char *path,
                                  const struct rp_values_choice *choice, struct rp_error *error);
 void rp_values_close(struct rp_values *values);
-/* value_type.c */
-
-/** The type of a value by numpy's name of it ("<f4"). False: no column has this type. */
-bool rp_values_type(const char *descr, bool bf16, struct rp_side_type *type, uint32_t *width);
-/** The bytes of an entry. -RP_E_FORMAT: too many. */
-RP_MUST_CHECK int rp_values_set_width(struct rp_values *values, uint32_t count, uint32_t width,
-                                      struct rp_error *error);
 
 /* npy.c: an array of one dimension, or of two with the values of a token in a row */
 RP_MUST_CHECK int rp_values_open_npy(struct rp_values *values, bool bf16, struct rp_error *error);

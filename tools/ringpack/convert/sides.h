@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "column/wanted.h"
+#include "convert/wanted.h"
 #include "corpus/side_file.h"
 
 struct rp_convert;

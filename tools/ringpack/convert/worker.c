@@ -13,8 +13,8 @@
 
 #include "base/bits.h"
 #include "base/mem.h"
-#include "column/values.h"
 #include "convert/convert.h"
+#include "convert/value_type.h"
 #include "interrupt.h"
 
 #define PROTOCOL 5u
@@ -151,7 +151,7 @@ static int receive_side(struct rp_worker *worker, struct rp_frame *frame, uint32
                         struct rp_error *error)
 {
     struct rp_entries *entries = &frame->sides[k];
-    struct rp_values values = {.path = worker->subject};
+    struct rp_side_type type = {0};
     uint8_t head[16];
     char descr[9] = "";
     uint32_t width = 0;
@@ -159,14 +159,14 @@ static int receive_side(struct rp_worker *worker, struct rp_frame *frame, uint32
     if (code < 0)
         return code;
     memcpy(descr, head, 8);
-    if (!rp_values_type(descr, false, &values.type, &width) || !values.type.dtype)
+    if (!rp_value_type(descr, false, &type, &width) || !type.dtype)
         return rp_fail(error, -RP_E_FORMAT,
                        "choose a type that a column has: --side-column NAME=FIELD:TYPE",
                        "%s: values of type %s", worker->subject, descr);
-    code = rp_values_set_width(&values, rp_load_u32(head + 8), width, error);
-    if (code < 0 || values.type.count == 0)
+    code = rp_value_type_repeat(&type, rp_load_u32(head + 8), width, worker->subject, error);
+    if (code < 0 || type.count == 0)
         return code < 0 ? code : fail_protocol(worker, error);
-    *entries = (struct rp_entries){.type = values.type,
+    *entries = (struct rp_entries){.type = type,
                                    .is_number = rp_load_u32(head + 12) == 0,
                                    .count = rp_load_u32(head + 12) ? ids : frame->documents};
     size_t bytes = (size_t)(entries->count * entries->type.bytes);

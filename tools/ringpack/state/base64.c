@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* base64.c — see state_file.h. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/state_file.h"
+#include "state/state_search.h"
 
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 

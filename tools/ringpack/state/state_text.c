@@ -16,7 +16,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "state/state_fields.h"
-#include "state/state_file.h"
+#include "state/state_search.h"
 
 #define FIELD_PREFIX "ringpack."
 #define METADATA "__metadata__"

@@ -15,7 +15,7 @@
 
 #include "base/bits.h"
 #include "plan/token_records.h"
-#include "state/state_file.h"
+#include "state/state_search.h"
 
 #define ENTRY_BYTES 46u
 #define LOCAL_BYTES 30u
@@ -156,7 +156,7 @@ static int take_array(struct rp_saved_search *search, const uint8_t *data, uint6
     }
     if (bytes < sizeof RP_TOKEN_MAGIC || memcmp(data, RP_TOKEN_MAGIC, sizeof RP_TOKEN_MAGIC) != 0)
         return 0;
-    return rp_saved_take(search, data, (size_t)rp_min_u64(bytes, RP_STATE_BYTES_MAX), error);
+    return rp_saved_take(search, data, (size_t)rp_min_u64(bytes, RP_SAVED_BYTES_MAX), error);
 }
 
 /* Room of the members that follow, so that a forged directory costs no more than a file of
@@ -168,12 +168,12 @@ struct allowance {
 static int take_deflated(struct rp_saved_search *search, const struct member *member,
                          const uint8_t *packed, struct allowance *left, struct rp_error *error)
 {
-    if (member->bytes > RP_STATE_BYTES_MAX || member->packed > RP_STATE_BYTES_MAX)
+    if (member->bytes > RP_SAVED_BYTES_MAX || member->packed > RP_SAVED_BYTES_MAX)
         return 0;
     if (member->bytes > left->inflated)
         return rp_fail(error, -RP_E_CORRUPT, "give a file with one state",
                        "%s: its members named %s have more than %u bytes together", search->path,
-                       RP_STATE_KEY, RP_STATE_BYTES_MAX);
+                       RP_STATE_KEY, RP_SAVED_BYTES_MAX);
     left->inflated -= member->bytes;
     uint8_t *data = malloc((size_t)member->bytes + 1);
     if (!data)
@@ -217,7 +217,7 @@ static int take_member(struct rp_saved_search *search, const struct member *memb
 static int read_zip(struct rp_saved_search *search, struct rp_error *error)
 {
     struct directory directory = {0};
-    struct allowance left = {search->bytes, RP_STATE_BYTES_MAX};
+    struct allowance left = {search->bytes, RP_SAVED_BYTES_MAX};
     struct member member;
     bool has_pickle = false;
     int code = find_directory(search, &directory, error), more = code == 0;
@@ -307,7 +307,7 @@ static int write_zip(const void *token, size_t bytes, uint8_t **file_out, size_t
                      struct rp_error *error)
 {
     size_t fixed = LOCAL_BYTES + ENTRY_BYTES + END_BYTES + 2 * (sizeof MEMBER - 1);
-    RP_ASSERT(bytes <= RP_STATE_BYTES_MAX);
+    RP_ASSERT(bytes <= RP_SAVED_BYTES_MAX);
     *file_bytes = fixed + NPY_BYTES + bytes;
     uint8_t *file = malloc(*file_bytes),
             *array = file ? file + LOCAL_BYTES + sizeof MEMBER - 1 : NULL;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wanted — see wanted.h. */
-#include "column/wanted.h"
+#include "convert/wanted.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wanted.h — side columns on a command line: `ringpack column` and `ringpack convert` read their
+/* wanted.h — side columns on a command line: `ringpack convert`, `column` and `annotate` read their
  * names and types alike. */
-#ifndef RP_TOOLS_COLUMN_WANTED_H
-#define RP_TOOLS_COLUMN_WANTED_H
+#ifndef RP_TOOLS_CONVERT_WANTED_H
+#define RP_TOOLS_CONVERT_WANTED_H
 
 #include <stdbool.h>
 #include <stdint.h>

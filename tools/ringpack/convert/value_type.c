@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* value_type — types of values by their names in numpy, and the width of an entry (values.h). */
+#include "convert/value_type.h"
+
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/bits.h"
-#include "column/values.h"
+#include "base/dtype.h"
+#include "base/fail.h"
 
 static const struct {
     const char *descr;
@@ -16,7 +18,7 @@ static const struct {
     {"<f8", RP_DTYPE_F64, 8}, {"<V2", RP_DTYPE_NONE, 2}, {"|V2", RP_DTYPE_NONE, 2},
 };
 
-bool rp_values_type(const char *descr, bool bf16, struct rp_side_type *type, uint32_t *width)
+bool rp_value_type(const char *descr, bool bf16, struct rp_side_type *type, uint32_t *width)
 {
     size_t i = 0;
     while (i < RP_ARRAY_COUNT(types) && strcmp(descr, types[i].descr) != 0)
@@ -28,15 +30,15 @@ bool rp_values_type(const char *descr, bool bf16, struct rp_side_type *type, uin
     return true;
 }
 
-int rp_values_set_width(struct rp_values *values, uint32_t count, uint32_t width,
-                        struct rp_error *error)
+int rp_value_type_repeat(struct rp_side_type *type, uint32_t count, uint32_t width,
+                         const char *path, struct rp_error *error)
 {
     uint64_t bytes = (uint64_t)count * width;
     if (bytes > RP_SIDE_ENTRY_BYTES)
         return rp_fail(error, -RP_E_FORMAT, "keep fewer or narrower values of a token",
-                       "%s: expected at most %u bytes for a token, found %" PRIu64, values->path,
+                       "%s: expected at most %u bytes for a token, found %" PRIu64, path,
                        RP_SIDE_ENTRY_BYTES, bytes);
-    values->type.count = count;
-    values->type.bytes = (uint32_t)bytes;
+    type->count = count;
+    type->bytes = (uint32_t)bytes;
     return 0;
 }
