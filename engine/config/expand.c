@@ -21,6 +21,7 @@
 #include "base/text.h"
 #include "config/key.h"
 #include "corpus/folder.h"
+#include "corpus/readers.h"
 #include "corpus/index/index.h"
 #include "object/fetch.h"
 #include "object/remote.h"
@@ -65,7 +66,7 @@ static int expand_directory(struct rp_config_source *found, const char *path,
                             struct rp_error *error)
 {
     struct rp_paths files = {0};
-    int code = rp_folder_expand(path, &files, error);
+    int code = rp_readers_expand(path, &files, error);
     for (size_t i = 0; code == 0 && i < files.count; i++)
         code = rp_config_source_add_shard(found, NULL, files.paths[i], error);
     rp_paths_release(&files);
@@ -84,7 +85,7 @@ static int fail_nothing(const char *pattern, bool wild, struct rp_key_place plac
     used += (size_t)snprintf(hint + used, sizeof hint - used,
                              "; text: `ringpack convert --tokenizer FOLDER -o PREFIX DIR`; "
                              "a directory holds one of: ");
-    rp_folder_forms(hint + used, sizeof hint - used);
+    rp_readers_folders(hint + used, sizeof hint - used);
     return rp_key_fail(place, "shards", hint, error, "%s: the directory holds no token files",
                        pattern);
 }

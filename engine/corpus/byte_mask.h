@@ -6,7 +6,7 @@
 #define RP_CORPUS_BYTE_MASK_H
 
 #include "corpus/buffered.h"
-#include "corpus/readers.h"
+#include "corpus/reader.h"
 
 /* The mask of a token file, which may have none. */
 struct rp_byte_mask {

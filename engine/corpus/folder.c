@@ -13,8 +13,6 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "corpus/encoded.h"
-#include "corpus/readers.h"
 #include "object/fetch.h"
 #include "object/remote.h"
 #include "object/url.h"
@@ -163,65 +161,24 @@ static int list_objects(struct rp_folder *folder, const char *path, struct rp_er
     return code;
 }
 
-/* A file with a sidecar has a format, even if no reader knows it by its name. */
-static int add_indexed(const struct rp_folder *folder, struct rp_paths *files,
-                       struct rp_error *error)
-{
-    int code = 0;
-    for (size_t i = 0; code == 0 && i < folder->names.count; i++) {
-        char name[1024];
-        size_t length = strlen(folder->names.paths[i]);
-        if (length >= sizeof name || !rp_folder_is_sidecar(folder->names.paths[i]))
-            continue;
-        memcpy(name, folder->names.paths[i], length - 4);
-        name[length - 4] = '\0';
-        code = rp_folder_add(folder, name, files, error);
-    }
-    return code;
-}
-
-/* Files that have to be converted first. */
-static int refuse_encoded(const struct rp_folder *folder, struct rp_error *error)
-{
-    const struct rp_encoded *encoded = rp_encoded_of(
-        folder->path); /* a data set of one form is a folder */
-    for (size_t i = 0; i < folder->names.count && !encoded; i++)
-        encoded = rp_encoded_of(folder->names.paths[i]);
-    char *path = encoded ? rp_asprintf("%s%s", folder->path, folder->url ? "/" : "") : NULL;
-    int code = path ? rp_encoded_refuse(encoded, path, true, error) : 0;
-    free(path);
-    return code;
-}
-
 /* ---- either ---------------------------------------------------------------------------------- */
 
-static int expand(struct rp_folder *folder, struct rp_paths *files, struct rp_error *error)
+int rp_folder_list(struct rp_folder *folder, const char *path, struct rp_error *error)
 {
-    int code = 0;
-    for (size_t i = 0; code == 0 && i < rp_readers_count; i++)
-        if (rp_readers[i]->expand)
-            code = rp_readers[i]->expand(folder, files, error);
-    if (code == 0 && folder->url && files->count == 0)
-        code = add_indexed(folder, files, error);
-    if (code == 0 && files->count == 0)
-        code = refuse_encoded(folder, error);
-    return code < 0 ? code : 0;
+    bool is_url = rp_url_is(path);
+    char *url = is_url ? rp_url_companion(path, 1, "") : NULL;
+    char *name = url ? rp_url_name(url) : is_url ? NULL : strdup(path);
+    *folder = (struct rp_folder){.path = name, .url = url};
+    if (!name)
+        return fail_memory(error);
+    return url ? list_objects(folder, path, error) : list_folder(folder, error);
 }
 
-int rp_folder_expand(const char *path, struct rp_paths *files, struct rp_error *error)
+void rp_folder_release(struct rp_folder *folder)
 {
-    char *url = rp_url_is(path) ? rp_url_companion(path, 1, "") : NULL;
-    char *name = url ? rp_url_name(url) : strdup(path);
-    struct rp_folder folder = {.path = name, .url = url};
-    int code = name && (url || !rp_url_is(path)) ? 0 : fail_memory(error);
-    if (code == 0)
-        code = url ? list_objects(&folder, path, error) : list_folder(&folder, error);
-    if (code == 0)
-        code = expand(&folder, files, error);
-    rp_paths_release(&folder.names);
-    free(url);
-    free(name);
-    return code;
+    rp_paths_release(&folder->names);
+    free(folder->url);
+    free(folder->path);
 }
 
 bool rp_folder_below(const char *path, char *below, size_t bytes)
@@ -238,14 +195,4 @@ bool rp_folder_below(const char *path, char *below, size_t bytes)
     if (directory)
         closedir(directory);
     return found;
-}
-
-void rp_folder_forms(char *text, size_t bytes)
-{
-    size_t used = 0;
-    text[0] = '\0';
-    for (size_t i = 0; i < rp_readers_count; i++)
-        if (rp_readers[i]->folders && used < bytes)
-            used += (size_t)snprintf(text + used, bytes - used, "%s%s", used ? ", " : "",
-                                     rp_readers[i]->folders);
 }

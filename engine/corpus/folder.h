@@ -25,8 +25,8 @@ void rp_paths_release(struct rp_paths *paths);
  * has the objects directly below a URL. Without a listing API, only the index files of a data set
  * (index.json and the like) can be found. */
 struct rp_folder {
-    const char *path; /* for display; a URL has no slash at its end */
-    const char *url;  /* likewise, with its query, which may hold a secret; NULL: a directory */
+    char *path; /* for display; a URL has no slash at its end */
+    char *url;  /* likewise, with its query, which may hold a secret; NULL: a directory */
     struct rp_paths names;
 };
 bool rp_folder_has(const struct rp_folder *folder, const char *name);
@@ -40,16 +40,12 @@ RP_MUST_CHECK int rp_folder_read(const struct rp_folder *folder, const char *nam
                                  uint64_t bytes_max, char **text_out, size_t *bytes_out,
                                  struct rp_error *error);
 
-/** The token files of a folder, in their order, from the first reader (readers.h) whose format the
- * folder has. In a store, if no reader knows the folder: all files that have a sidecar. Returns 0
- * and adds no file if the folder has no known format. The path may be a URL that ends with a
- * slash. */
-RP_MUST_CHECK int rp_folder_expand(const char *path, struct rp_paths *files,
-                                   struct rp_error *error);
+/** List a folder; release it in any case. The path may be a URL that ends with a slash. */
+RP_MUST_CHECK int rp_folder_list(struct rp_folder *folder, const char *path,
+                                 struct rp_error *error);
+void rp_folder_release(struct rp_folder *folder);
 /** The path of any subfolder of a folder on a disk, if it has one. */
 bool rp_folder_below(const char *path, char *below, size_t bytes);
-/** The known contents of folders, for messages: "NAME.bin with NAME.idx, …". */
-void rp_folder_forms(char *text, size_t bytes);
 
 /** Whether this is the name of a sidecar: a token file's name and four bytes. Also true for older
  * versions, which are refused when the token file is opened. */

@@ -4,7 +4,7 @@
 #define RP_CORPUS_MAX_TOKEN_ID_H
 
 #include "corpus/document_scan.h"
-#include "corpus/readers.h"
+#include "corpus/reader.h"
 
 /* Contiguous documents are read as one run. */
 struct rp_max_token_id {

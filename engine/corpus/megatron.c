@@ -19,7 +19,7 @@
 #include "base/bits.h"
 #include "base/mem.h"
 #include "corpus/fingerprint.h"
-#include "corpus/readers.h"
+#include "corpus/reader.h"
 
 #define HEADER_BYTES 34u
 #define LARGE_INDEX_BYTES (1u << 30)

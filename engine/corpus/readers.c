@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* readers — the list of readers, and the checks of every document that they find. */
 #include "corpus/readers.h"
 
-#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/text.h"
-#include "corpus/mask.h"
+#include "base/mem.h"
+#include "corpus/encoded.h"
 
 /* The folders of raw are any *.bin and *.npy, so it comes last. */
 const struct rp_reader *const rp_readers[] = {
@@ -38,97 +37,6 @@ int rp_readers_claim(const struct rp_probe *probe, const struct rp_reader **read
     return code;
 }
 
-int rp_readers_refuse(const struct rp_probe *probe, const char *found, const char *hint,
-                      struct rp_error *error)
-{
-    return rp_fail(error, -RP_E_FORMAT, hint, "%s: expected a file of tokens, found %s",
-                   probe->path, found);
-}
-
-int rp_readers_convert(const struct rp_probe *probe, const char *found, struct rp_error *error)
-{
-    char hint[sizeof error->hint];
-    snprintf(hint, sizeof hint,
-             "convert it once: `ringpack convert --no-append-eos -o PREFIX %s`, or with --eos ID "
-             "where documents do not end with one",
-             RP_HINT_PATH(probe->path));
-    return rp_readers_refuse(probe, found, hint, error);
-}
-
-int rp_readers_check_type(const char *path, enum rp_token_type declared, enum rp_token_type found,
-                          struct rp_error *error)
-{
-    if (declared == RP_TOKEN_NONE || declared == found)
-        return 0;
-    return rp_fail(error, -RP_E_FORMAT, "leave the dtype away: this format knows its own",
-                   "%s: dtype: declared %s, found %s in the file", path,
-                   rp_token_type_name(declared), rp_token_type_name(found));
-}
-
-int rp_readers_check_width(const struct rp_probe *probe, enum rp_token_type type,
-                           struct rp_error *error)
-{
-    uint32_t width = rp_token_width(type);
-    if (probe->bytes % width == 0)
-        return 0;
-    return rp_fail(error, -RP_E_CORRUPT, "was the file cut short, or is the dtype another one?",
-                   "%s: expected a multiple of %" PRIu32 " bytes of %s tokens, found %" PRIu64
-                   " bytes",
-                   probe->path, width, rp_token_type_name(type), probe->bytes);
-}
-
-enum rp_id_rank rp_readers_rank(const char *name, const char *declared)
-{
-    if (declared)
-        return strcmp(name, declared) ? RP_ID_NONE : RP_ID_DECLARED;
-    return !strcmp(name, "input_ids") ? RP_ID_INPUT_IDS
-           : !strcmp(name, "tokens")  ? RP_ID_TOKENS
-                                      : RP_ID_ANY;
-}
-
-int rp_sink_begin(struct rp_sink *sink, const struct rp_layout *layout,
-                  const struct rp_reader_options *options, struct rp_error *error)
-{
-    RP_ASSERT(sink->layout.type == RP_TOKEN_NONE && rp_token_width(layout->type) > 0);
-    sink->layout = *layout;
-    sink->token_max = UINT64_MAX;
-    return rp_readers_check_type(sink->path, options->type, layout->type, error);
-}
-
-static bool spans_are_right(const struct rp_span *spans, size_t count, uint64_t tokens)
-{
-    uint64_t previous_end = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (spans[i].begin <= previous_end || spans[i].begin >= spans[i].end)
-            return false;
-        previous_end = spans[i].end;
-    }
-    return previous_end <= tokens;
-}
-
-int rp_sink_document(struct rp_sink *sink, uint64_t byte, uint64_t tokens,
-                     const struct rp_span *spans, size_t span_count, struct rp_error *error)
-{
-    uint64_t bytes;
-    bool fits = rp_mul_u64(tokens, rp_token_width(sink->layout.type), &bytes) &&
-                rp_range_inside(byte, bytes, sink->file_bytes);
-    RP_ASSERT(spans_are_right(spans, span_count, tokens));
-    RP_ASSERT(sink->layout.has_spans || span_count == 0);
-    if (!fits)
-        return rp_fail(error, -RP_E_CORRUPT, "copy or write the file again",
-                       "%s: document %" PRIu64 ": %" PRIu64 " tokens at byte %" PRIu64
-                       " lie outside the file, which has %" PRIu64 " bytes",
-                       sink->path, sink->documents, tokens, byte, sink->file_bytes);
-    if (tokens > UINT32_MAX)
-        return rp_fail(error, -RP_E_FORMAT, "is it the right eos, and the right dtype?",
-                       "%s: document %" PRIu64 ": expected at most %" PRIu32
-                       " tokens, found %" PRIu64,
-                       sink->path, sink->documents, UINT32_MAX, tokens);
-    sink->documents++;
-    sink->tokens += tokens;
-    return sink->keep(sink->context, byte, (uint32_t)tokens, spans, span_count, error);
-}
-
 int rp_readers_check_mask(enum rp_format format, const struct rp_mask_choice *choice,
                           const struct rp_mask_origin *origin, const char *path,
                           struct rp_error *error)
@@ -143,4 +51,69 @@ int rp_readers_check_mask(enum rp_format format, const struct rp_mask_choice *ch
         "of that name as Parquet, and convert them: `ringpack convert -o PREFIX DIR`",
         "%s: mask: expected %s, found %s, which has tokens alone", path, choice->name,
         reader->title);
+}
+
+/* ---- folders --------------------------------------------------------------------------------- */
+
+/* A file with a sidecar has a format, even if no reader knows it by its name. */
+static int add_indexed(const struct rp_folder *folder, struct rp_paths *files,
+                       struct rp_error *error)
+{
+    int code = 0;
+    for (size_t i = 0; code == 0 && i < folder->names.count; i++) {
+        char name[1024];
+        size_t length = strlen(folder->names.paths[i]);
+        if (length >= sizeof name || !rp_folder_is_sidecar(folder->names.paths[i]))
+            continue;
+        memcpy(name, folder->names.paths[i], length - 4);
+        name[length - 4] = '\0';
+        code = rp_folder_add(folder, name, files, error);
+    }
+    return code;
+}
+
+/* Files that have to be converted first. */
+static int refuse_encoded(const struct rp_folder *folder, struct rp_error *error)
+{
+    const struct rp_encoded *encoded = rp_encoded_of(
+        folder->path); /* a data set of one form is a folder */
+    for (size_t i = 0; i < folder->names.count && !encoded; i++)
+        encoded = rp_encoded_of(folder->names.paths[i]);
+    char *path = encoded ? rp_asprintf("%s%s", folder->path, folder->url ? "/" : "") : NULL;
+    int code = path ? rp_encoded_refuse(encoded, path, true, error) : 0;
+    free(path);
+    return code;
+}
+
+static int expand(struct rp_folder *folder, struct rp_paths *files, struct rp_error *error)
+{
+    int code = 0;
+    for (size_t i = 0; code == 0 && i < rp_readers_count; i++)
+        if (rp_readers[i]->expand)
+            code = rp_readers[i]->expand(folder, files, error);
+    if (code == 0 && folder->url && files->count == 0)
+        code = add_indexed(folder, files, error);
+    if (code == 0 && files->count == 0)
+        code = refuse_encoded(folder, error);
+    return code < 0 ? code : 0;
+}
+
+int rp_readers_expand(const char *path, struct rp_paths *files, struct rp_error *error)
+{
+    struct rp_folder folder;
+    int code = rp_folder_list(&folder, path, error);
+    if (code == 0)
+        code = expand(&folder, files, error);
+    rp_folder_release(&folder);
+    return code;
+}
+
+void rp_readers_folders(char *text, size_t bytes)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < rp_readers_count; i++)
+        if (rp_readers[i]->folders && used < bytes)
+            used += (size_t)snprintf(text + used, bytes - used, "%s%s", used ? ", " : "",
+                                     rp_readers[i]->folders);
 }

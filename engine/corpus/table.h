@@ -25,7 +25,7 @@
 #include "base/atomic.h"
 #include "base/bits.h"
 #include "corpus/index/page_tree.h"
-#include "corpus/readers.h"
+#include "corpus/reader.h"
 
 /* The most documents of a table that is built in memory: 192 MiB. */
 #define RP_TABLE_AT_OPEN_MAX (16u << 20)

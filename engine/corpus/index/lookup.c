@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "corpus/index/index.h"
 #include "object/url.h"
+#include "corpus/readers.h"
 
 /* ---- the declaration ------------------------------------------------------------------------- */
 

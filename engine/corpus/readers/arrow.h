@@ -8,7 +8,7 @@
 #define RP_CORPUS_READERS_ARROW_H
 
 #include "corpus/readers/arrow_flat.h"
-#include "corpus/readers.h"
+#include "corpus/reader.h"
 
 enum rp_arrow_list { RP_ARROW_LIST, RP_ARROW_LARGE_LIST, RP_ARROW_FIXED_SIZE_LIST };
 

@@ -4,7 +4,7 @@
 #ifndef RP_CORPUS_READERS_EOS_WALK_H
 #define RP_CORPUS_READERS_EOS_WALK_H
 
-#include "corpus/readers.h"
+#include "corpus/reader.h"
 
 /** Emit the documents of a file whose tokens fill it from layout->token_offset to its end. Reads
  * every token. A trailing EOS belongs to the document that it ends; tokens after the last EOS are

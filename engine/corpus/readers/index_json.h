@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-#include "corpus/readers.h"
+#include "corpus/reader.h"
 
 #define RP_INDEX_JSON_BYTES_MAX (256u << 20)
 

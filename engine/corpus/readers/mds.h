@@ -4,7 +4,7 @@
 #ifndef RP_CORPUS_READERS_MDS_H
 #define RP_CORPUS_READERS_MDS_H
 
-#include "corpus/readers.h"
+#include "corpus/reader.h"
 
 #define RP_MDS_VARIABLE_MAX 256u
 

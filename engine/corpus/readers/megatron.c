@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "corpus/readers.h"
+#include "corpus/reader.h"
 
 /* A token file that is left out because it lacks the index that others of its folder have: perhaps
  * it was lost, and without this message its tokens would be missing in silence. */

@@ -10,7 +10,7 @@
 #ifndef RP_CORPUS_READERS_SAMPLES_H
 #define RP_CORPUS_READERS_SAMPLES_H
 
-#include "corpus/readers.h"
+#include "corpus/reader.h"
 
 #define RP_SAMPLES_AT_ONCE 4096u
 
