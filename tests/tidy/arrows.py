@@ -77,19 +77,48 @@ def circles_in(arrows):
         yield from visit(node, [])
 
 
+PROGRAM = "tools/ringpack/"
+
+
+def included(files):
+    """(path, included path) of every #include with quotes in the engine and the program."""
+    for path, _, target in includes(files):
+        if target:
+            yield path, target
+    for path, _, line in lines_of(files, *C_SOURCE, within=PROGRAM):
+        match = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
+        if match and PROGRAM + match[1] in files:
+            yield path, PROGRAM + match[1]
+
+
 @rule({"engine/io/a.h": '#include "io/b.h"\n', "engine/io/b.h": '#include "io/a.h"\n'})
 def cycles(files):
     arrows = {}
-    for path, _, target in includes(files):
-        if target:
-            arrows.setdefault(path, []).append(target)
+    for path, target in included(files):
+        arrows.setdefault(path, []).append(target)
     for path, circle in circles_in(arrows):
         yield Finding(path, 1, "include cycle: " + " -> ".join(circle))
+
+
+@rule({PROGRAM + "top/a.c": '#include "plan/b.h"\n', PROGRAM + "plan/b.h": "",
+       PROGRAM + "plan/b.c": '#include "top/a.h"\n', PROGRAM + "top/a.h": ""})
+def folders(files):
+    """Includes go one way between the folders of the program. Files outside of them, such as
+    options.c and main.c, are in no folder."""
+    arrows = {}
+    for path, target in included(files):
+        source, target = os.path.dirname(path), os.path.dirname(target)
+        if source != target and source.startswith(PROGRAM) and target.startswith(PROGRAM):
+            arrows.setdefault(source, set()).add(target)
+    for path, circle in circles_in({path: sorted(targets) for path, targets in arrows.items()}):
+        yield Finding(path, 1, "circle of folders: " + " -> ".join(circle))
 
 
 # A function that other files can see, at its definition.
 DEFINITION = re.compile(r"^(?:static inline )?(?!static\b|typedef\b)[a-z][\w \t*]*?\b(rp_\w+)"
                         r"\s*\([^;{]*\)\n\{", re.M)
+OBJECT = re.compile(r"^(?!static\b|typedef\b|extern\b)[a-z][\w \t*]*?\b(rp_\w+)"
+                    r"(?:\[[^\]]*\])*(?: = |;)", re.M)
 BODY = re.compile(r"^\{\n.*?^\}", re.M | re.S)
 
 
@@ -97,12 +126,12 @@ def in_program(path):
     return path.endswith((".c", ".h")) and path.startswith(("engine/", "tools/ringpack"))
 
 
-def definitions(files, endings=(".c",)):
+def definitions(files, endings=(".c",), pattern=DEFINITION):
     """function -> file that defines it, for the engine and the program."""
     found = {}
     for path, text in files.items():
         if in_program(path) and path.endswith(endings):
-            for name in DEFINITION.findall(code_of(text)):
+            for name in pattern.findall(code_of(text)):
                 found[name] = path
     return found
 
@@ -110,8 +139,9 @@ def definitions(files, endings=(".c",)):
 @rule({"engine/io/a.h": "static inline int rp_a(void)\n{\n    return rp_b();\n}\n",
        "engine/shm/b.c": "int rp_b(void)\n{\n    return rp_a();\n}\n"})
 def one_way(files):
-    """Calls go one way: no file calls one that calls it. A header and its .c count as one file."""
-    found = definitions(files, (".c", ".h"))
+    """Calls go one way: no file calls one that calls it, or uses a table of it. A header and its .c
+    count as one file."""
+    found = {**definitions(files, pattern=OBJECT), **definitions(files, (".c", ".h"))}
     unit_of = {name: os.path.splitext(path)[0] for name, path in found.items()}
     calls = {}
     for path, text in files.items():
