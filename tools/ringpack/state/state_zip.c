@@ -5,7 +5,10 @@
  * or ARCHIVE/data/N. A member whose bytes are a state token is taken; the rest of the file, a
  * pickle among it, is not read. np.savez_compressed deflates its members: the one with the state's
  * name is inflated. All numbers are little-endian; sizes and places of 0xffffffff are in the
- * "zip64" field of an entry. Written is an npz with one stored member, as np.savez writes it. */
+ * "zip64" field of an entry. Written is an npz with one stored member, as np.savez writes it.
+ *
+ * libzip was tried in its place: it loads libcrypto, so each start of the program took 5.3 ms and
+ * not 0.9, and it reads the whole archive: 370 ms and not 0.13 for a large torch.save. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
