@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/mapped.h"
 #include "base/text.h"
 #include "corpus/corpus_struct.h"
 #include "object/url.h"
@@ -216,23 +217,44 @@ static int revalidate(const struct rp_index_segment *segment, const struct rp_in
     return rp_index_revalidate(segment->index, error);
 }
 
-int rp_corpus_revalidate(const struct rp_corpus *corpus, struct rp_error *error)
+/* The arguments and the result of check_used, which runs under a guard. */
+struct check {
+    const struct rp_corpus *corpus;
+    struct rp_error *error;
+    int code;
+};
+
+static void check_used(void *argument)
 {
+    struct check *check = argument;
+    const struct rp_corpus *corpus = check->corpus;
     const struct rp_index *checked = NULL;
     for (uint32_t i = 0; i < rp_div_up(corpus->segment_count, 64); i++) {
-        uint64_t used = rp_a64_load_relaxed(&corpus->used[i]);
+        uint64_t used = rp_a64_load_relaxed(&corpus->use->used[i]);
         if (used)
-            rp_a64_and_relaxed(&corpus->used[i], ~used);
+            rp_a64_and_relaxed(&corpus->use->used[i], ~used);
         for (uint64_t left = used; left; left &= left - 1) {
             uint32_t number = 64 * i + (uint32_t)__builtin_ctzll(left);
-            int code = revalidate(corpus->segments[number], &checked, error);
-            if (code < 0) { /* later checks fail as well, until the file is restored */
-                rp_a64_or_relaxed(&corpus->used[i], used);
-                return code;
-            }
+            check->code = revalidate(corpus->segments[number], &checked, check->error);
+            if (check->code < 0)
+                return;
         }
     }
-    return 0;
+}
+
+/* A check forgets what it finds: used bits, verified bits of pages, stamps. So a thread that comes
+ * meanwhile waits for its result. A lost page must not end the thread while it has the lock. */
+int rp_corpus_revalidate(const struct rp_corpus *corpus, struct rp_error *error)
+{
+    struct rp_corpus_use *use = corpus->use;
+    pthread_mutex_lock(&use->lock);
+    struct check check = {corpus, &use->failure, use->failure.code};
+    if (check.code == 0 && !rp_mapped_guard(check_used, &check))
+        check.code = rp_mapped_lost(check.error);
+    if (check.code < 0)
+        (void)rp_fail_again(error, &use->failure);
+    pthread_mutex_unlock(&use->lock);
+    return check.code;
 }
 
 static uint64_t length_of(const struct rp_source *source, uint64_t document, bool drops_untrained)

@@ -306,7 +306,8 @@ RP_MUST_CHECK int rp_shard_check(const struct rp_shard *shard, struct rp_stamp *
 /** Check the indexes and sidecars that were read since the last check. If the stamp of one differs
  * (touched, linked to, overwritten), its content is compared with its hash; an .idx is from then on
  * kept in memory. A content that differs, or has no known hash (an .idx above 64 MiB without a
- * sidecar), is -RP_E_CHANGED: plans since the last check may be wrong. Call from one thread. */
+ * sidecar), is -RP_E_CHANGED, here and in every later check: plans since the last one may be wrong.
+ * Any thread may call: it waits for a check by another one. */
 RP_MUST_CHECK int rp_corpus_revalidate(const struct rp_corpus *corpus, struct rp_error *error);
 
 /** The mask from which a shard's spans were made; NULL: the run uses no mask of it. Not for a

@@ -278,8 +278,11 @@ static int open_sources(struct rp_corpus *corpus, const struct rp_corpus_spec *s
     size_t segments = spec->index ? corpus->index->segment_count : corpus->shard_total;
     corpus->sources = rp_calloc(spec->source_count, sizeof *corpus->sources);
     corpus->segments = rp_calloc(segments, sizeof *corpus->segments);
-    corpus->used = rp_calloc((size_t)rp_div_up(segments, 64), sizeof *corpus->used);
-    code = corpus->sources && corpus->segments && corpus->used ? 0 : fail_memory(error);
+    corpus->use = rp_calloc(1, sizeof *corpus->use +
+                                   (size_t)rp_div_up(segments, 64) * sizeof *corpus->use->used);
+    code = corpus->sources && corpus->segments && corpus->use ? 0 : fail_memory(error);
+    if (corpus->use)
+        pthread_mutex_init(&corpus->use->lock, NULL);
     const struct rp_remote *next = corpus->remotes;
     for (uint32_t s = 0; code == 0 && s < spec->source_count; s++) {
         corpus->source_count = s + 1;
@@ -344,6 +347,8 @@ void rp_corpus_close(struct rp_corpus *corpus)
     free(corpus->sources);
     free(corpus->shards);
     free(corpus->segments);
-    free(corpus->used);
+    if (corpus->use)
+        pthread_mutex_destroy(&corpus->use->lock);
+    free(corpus->use);
     free(corpus);
 }

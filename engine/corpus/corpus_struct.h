@@ -10,6 +10,8 @@
 #ifndef RP_CORPUS_CORPUS_STRUCT_H
 #define RP_CORPUS_CORPUS_STRUCT_H
 
+#include <pthread.h>
+
 #include "corpus/shard.h"
 #include "corpus/sides.h"
 
@@ -35,13 +37,20 @@ struct rp_source {
     uint32_t queried_count;
 };
 
+/* The state of rp_corpus_revalidate. */
+struct rp_corpus_use {
+    pthread_mutex_t lock;    /* held by the thread that checks */
+    struct rp_error failure; /* code < 0: a check has failed; it is the result of all later ones */
+    struct rp_a64 used[];    /* a bit for each segment: used since the last check. Any thread sets
+                                bits. */
+};
+
 struct rp_corpus {
     struct rp_source *sources;
     uint32_t source_count;
     struct rp_index_segment **segments; /* [segment_count] */
     uint32_t segment_count;
-    /* A bit for each segment: used since the last rp_corpus_revalidate. Any thread sets bits. */
-    struct rp_a64 *used;
+    struct rp_corpus_use *use;
     uint32_t shard_count, shard_total; /* opened so far; all (0 with an index) */
     struct rp_fingerprint fingerprint;
     struct rp_tokenizer_known tokenizer;
@@ -65,7 +74,7 @@ uint32_t rp_source_segment_number(const struct rp_source *source, uint64_t docum
 static inline void rp_source_mark_used(const struct rp_source *source,
                                        const struct rp_index_segment *segment)
 {
-    struct rp_a64 *word = &source->corpus->used[segment->number / 64];
+    struct rp_a64 *word = &source->corpus->use->used[segment->number / 64];
     uint64_t bit = 1ull << (segment->number % 64);
     if (!(rp_a64_load_relaxed(word) & bit))
         rp_a64_or_relaxed(word, bit);

@@ -415,45 +415,6 @@ static void test_a_folder_that_was_removed_is_made_again(void **state)
     rp_indexing_close(build);
 }
 
-static void test_a_write_while_it_is_used_is_noticed(void **state)
-{
-    (void)state;
-    struct rp_error error = {0};
-    struct rp_corpus *corpus;
-    static uint16_t many[60000];
-    for (size_t t = 0; t < RP_ARRAY_COUNT(many); t++)
-        many[t] = t % 5 == 4 ? EOS : 20;
-    put_shards();
-    put_file(paths[1], many, sizeof many); /* so that the index is mapped */
-    unlink(INDEX);
-    make(SHARDS - 1);
-    static const char *const patterns[] = {"*.bin"};
-    struct rp_source_spec source = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
-    source.shards = patterns;
-    source.shard_count = 1;
-    const struct rp_corpus_spec spec = {.sources = &source, .source_count = 1, .index = INDEX};
-    assert_int_equal(rp_corpus_open(&corpus, &spec, &error), 0);
-    assert_int_equal(rp_source_length(rp_corpus_source(corpus, 0), 100), 5);
-    assert_int_equal(rp_corpus_revalidate(corpus, &error), 0);
-    make(SHARDS); /* appends: no byte in use changes */
-    assert_int_equal(rp_corpus_revalidate(corpus, &error), 0);
-    assert_int_equal(rp_source_documents(rp_corpus_source(corpus, 0)), 12028);
-    assert_int_equal(rp_source_length(rp_corpus_source(corpus, 0), 100), 5);
-    assert_int_equal(link(INDEX, "kept.rpi"), 0);
-    assert_int_equal(make(1).outcome, RP_INDEXED_REWRITTEN); /* a smaller file of that name */
-    assert_int_equal(rp_corpus_revalidate(corpus, &error), 0);
-    assert_int_equal(rename("kept.rpi", INDEX), 0);
-    assert_int_equal(rp_corpus_revalidate(corpus, &error), 0);
-    int fd = open(INDEX, O_RDWR | O_CLOEXEC);
-    uint32_t wrong = 77;
-    assert_int_equal(pwrite(fd, &wrong, 4, 4096 + 8 * 12028 + 4 * 100), 4);
-    close(fd);
-    (void)rp_source_length(rp_corpus_source(corpus, 0), 200);
-    assert_int_equal(rp_corpus_revalidate(corpus, &error), -RP_E_CHANGED);
-    assert_says(&error, INDEX "|changed while it was in use|ringpack index -c");
-    rp_corpus_close(corpus);
-}
-
 static void test_a_shard_that_changed(void **state)
 {
     (void)state;
@@ -493,7 +454,6 @@ int main(void)
         cmocka_unit_test(test_scratch_is_of_one_declaration),
         cmocka_unit_test(test_spans_of_an_older_index_that_lie_are_refused),
         cmocka_unit_test(test_a_folder_that_was_removed_is_made_again),
-        cmocka_unit_test(test_a_write_while_it_is_used_is_noticed),
         cmocka_unit_test(test_a_shard_that_changed),
     };
     return cmocka_run_group_tests(tests, scratch_enter, scratch_leave);

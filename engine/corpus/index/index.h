@@ -8,7 +8,8 @@
  * that index memory are checked at each use. A corpus has the same fingerprints with sidecars and
  * with a corpus index, so a run may resume with either.
  *
- * Threads: open, close and rp_index_revalidate on one thread; look-ups on any number of threads. */
+ * Threads: open and close on one thread, rp_index_revalidate on one at a time; look-ups on any
+ * number of threads. */
 #ifndef RP_CORPUS_INDEX_INDEX_H
 #define RP_CORPUS_INDEX_INDEX_H
 
@@ -266,7 +267,8 @@ RP_MUST_CHECK int rp_index_check_all(const struct rp_index *index,
                                      const struct rp_progress *progress, struct rp_error *error);
 
 /** If the file was written to since the last check, compare all verified pages once more;
- * -RP_E_CHANGED if one differs. An append changes none of them. Call from one thread. */
+ * -RP_E_CHANGED if one differs. An append changes none of them. One thread at a time:
+ * rp_corpus_revalidate has a lock. */
 RP_MUST_CHECK int rp_index_revalidate(struct rp_index *index, struct rp_error *error);
 
 /* ---- the layout (layout.c) ------------------------------------------------------------ */
