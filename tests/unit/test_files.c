@@ -42,6 +42,16 @@ ssize_t preadv2(int fd, const struct iovec *parts, int count, off_t offset, int 
     return -1;
 }
 
+/* The places of probes follow the clock: with this one each call probes other pages. */
+int clock_gettime(clockid_t clock, struct timespec *time)
+{
+    static long now_ns;
+    (void)clock;
+    now_ns += 3 * PAGE;
+    *time = (struct timespec){.tv_nsec = now_ns};
+    return 0;
+}
+
 /* A kernel that can only be probed, or not at all. */
 static enum rp_page_cache_way find_way(const struct rp_page_cache_file *file)
 {
