@@ -168,14 +168,12 @@ KIT struct rp_client *trainer(uint32_t rank, const void *token, size_t token_byt
     return replica_trainer(rank, 0, token, token_bytes);
 }
 
-/* The next batch of a rank must be the one at `row`; returns the code of rp_client_next. */
-KIT int take(struct rp_client *client, uint64_t row)
+/* The next batch of a rank, if there is one, must be the one at `row`; returns the code of
+ * rp_client_next. */
+KIT int try_to_take(struct rp_client *client, uint64_t row, struct rp_error *error)
 {
-    struct rp_error error = {0};
     struct rp_batch batch = {.struct_size = sizeof batch};
-    int code = rp_client_next(client, PATIENCE_NS, &batch, &error);
-    if (code < 0)
-        fail_msg("row %d: %s", (int)row, error.message);
+    int code = rp_client_next(client, PATIENCE_NS, &batch, error);
     if (code != RP_NEXT_BATCH)
         return code;
     const struct rp_geometry *g = rp_client_geometry(client);
@@ -194,6 +192,16 @@ KIT int take(struct rp_client *client, uint64_t row)
         }
     }
     assert_int_equal(rp_client_release(client, &batch), 0);
+    return code;
+}
+
+/* The same; the engine must not fail. */
+KIT int take(struct rp_client *client, uint64_t row)
+{
+    struct rp_error error = {0};
+    int code = try_to_take(client, row, &error);
+    if (code < 0)
+        fail_msg("row %d: %s", (int)row, error.message);
     return code;
 }
 
