@@ -13,7 +13,7 @@
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* A slice that fails, at the end of the stream or at a damaged index, is not reported here: the
+/* A slice that fails (the end of the stream, a damaged index, no memory) is not reported here: the
  * owner of the row plans it again, meets the same failure, and reports that. */
 static void plan_slices(void *argument)
 {
@@ -30,7 +30,7 @@ static void plan_slices(void *argument)
             break;
         size_t bytes = rp_plan_save(planner->plan, work->state);
         if (bytes == 0)
-            return;
+            break;
         work->at += RP_NEAR_ROWS;
         work->bytes = bytes;
     }
