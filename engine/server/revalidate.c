@@ -19,8 +19,16 @@ void rp_engine_request_revalidation(struct rp_engine *engine)
         return;
     }
     rp_flow_request_revalidation(engine->delivery.flow);
+    if (engine->saving.validity == RP_VALIDITY_REQUESTED)
+        return; /* a save has waited since its request */
     engine->saving.validity = RP_VALIDITY_REQUESTED;
     engine->saving.validity_until_ns = rp_now_ns() + RP_REVALIDATE_SECONDS * 1000000000ull;
+}
+
+bool rp_engine_disk_is_silent(const struct rp_engine *engine)
+{
+    return engine->saving.validity == RP_VALIDITY_LATE &&
+           rp_flow_revalidation_result(engine->delivery.flow, NULL) == 0;
 }
 
 int rp_engine_poll_revalidation(struct rp_engine *engine)
