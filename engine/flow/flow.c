@@ -280,6 +280,27 @@ int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, const struct rp_ro
     return code;
 }
 
+/* Dispatch checks its files once more before it ends. */
+static void order_stop(struct rp_flow *flow)
+{
+    struct rp_arena_words *words = flow->arena.words;
+    rp_revalidation_request(&flow->revalidation);
+    rp_a32_store_release(&words->stop, RP_ARENA_STOPS);
+    rp_event_signal(&words->planned);
+    rp_event_signal(&words->ready);
+    rp_event_signal(&words->retired_event);
+    rp_event_signal(&words->space);
+}
+
+void rp_flow_abandon(struct rp_flow *flow)
+{
+    for (uint32_t r = 0; flow->running && r < flow->options.rank_count; r++)
+        if (flow->catch_up[r])
+            order_stop(flow->catch_up[r]);
+    if (flow->running)
+        order_stop(flow);
+}
+
 void rp_flow_stop(struct rp_flow *flow)
 {
     if (!flow->running)
@@ -289,13 +310,7 @@ void rp_flow_stop(struct rp_flow *flow)
     RP_ASSERT(rp_a32_load_relaxed(&flow->deliver.unannounced) == 0);
     for (uint32_t r = 0; r < flow->options.rank_count; r++)
         drop_catch_up(flow, r);
-    struct rp_arena_words *words = flow->arena.words;
-    rp_revalidation_request(&flow->revalidation);
-    rp_a32_store_release(&words->stop, RP_ARENA_STOPS);
-    rp_event_signal(&words->planned);
-    rp_event_signal(&words->ready);
-    rp_event_signal(&words->retired_event);
-    rp_event_signal(&words->space);
+    order_stop(flow);
     rp_dispatch_join(&flow->dispatch);
     rp_residency_stop(&flow->files.residency);
     for (uint32_t i = 0; i < flow->options.readers; i++)

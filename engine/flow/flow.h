@@ -127,6 +127,9 @@ RP_MUST_CHECK int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan,
 /** Stop all stages and wait for reads in flight. Published batches stay published, and trainers
  * know of it. Idempotent. Not between a park and an unpark. */
 void rp_flow_stop(struct rp_flow *flow);
+/** Tell all stages to end, and wait for none: one hangs at a disk. They use the flow, its options,
+ * plan and rings until the process ends, so nothing of these may be freed. */
+void rp_flow_abandon(struct rp_flow *flow);
 
 /** While packers are paused no thread or process writes to a batch ring, so the caller may replace
  * rings[r] by a ring of the same geometry and tail, into which it has copied the batches of the old

@@ -386,45 +386,64 @@ static void say_ready(const struct rp_engine *engine)
         rp_notify_ready();
 }
 
+static void init(struct rp_engine *engine, const struct rp_engine_options *options,
+                 struct rp_error *error)
+{
+    const struct rp_config *config = options->config;
+    *engine = (struct rp_engine){.options = options,
+                                 .config = config,
+                                 .life.error = error,
+                                 .loop.epoll_fd = -1,
+                                 .loop.wake_fd = -1,
+                                 .loop.signal_fd = -1,
+                                 .saving = {.config = config, .saver.done_fd = -1},
+                                 .stream = {.config = config,
+                                            .accepts_weights = options->accept_weights,
+                                            .planner.done_fd = -1},
+                                 .delivery.config = config,
+                                 .peers.listener = RP_LISTENER_CLOSED,
+                                 .watching.started_ns = rp_now_ns()};
+}
+
+/* Serve from the start to the end of the loop. */
+static void serve(struct rp_engine *engine)
+{
+    int code = open_engine(engine, engine->life.error);
+    rp_stop_when(NULL); /* from here on the loop serves signals */
+    if (code < 0) {
+        rp_life_fail(&engine->life, code);
+    } else {
+        rp_life_transition(&engine->life, RP_LIFE_SERVE);
+        rp_saving_journal_finish_start(&engine->saving);
+        say_ready(engine);
+        /* A lost file may end the first run at any place. The second run reports the loss, and
+         * saves, unless the loss ends it as well. */
+        if (!rp_mapped_guard(run, engine) && !rp_mapped_guard(run, engine))
+            fail_if_file_changed(engine);
+        rp_engine_stat_end(engine);
+    }
+    rp_engine_journal_close(engine);
+    if (engine->loop.is_signalled)
+        rp_loop_let_signals_end_us(&engine->loop);
+}
+
 int rp_engine_run(const struct rp_engine_options *options, struct rp_error *error)
 {
     struct rp_error local;
-    const struct rp_config *config = options->config;
-    struct rp_engine engine = {.options = options,
-                               .config = config,
-                               .life.error = error ? error : &local,
-                               .loop.epoll_fd = -1,
-                               .loop.wake_fd = -1,
-                               .loop.signal_fd = -1,
-                               .saving = {.config = config, .saver.done_fd = -1},
-                               .stream = {.config = config,
-                                          .accepts_weights = options->accept_weights,
-                                          .planner.done_fd = -1},
-                               .delivery.config = config,
-                               .peers.listener = RP_LISTENER_CLOSED,
-                               .watching.started_ns = rp_now_ns()};
-    rp_log_set_format(engine.config->log_format);
-    int code = open_engine(&engine, engine.life.error);
-    rp_stop_when(NULL); /* from here on the loop serves signals */
-    if (code < 0) {
-        rp_life_fail(&engine.life, code);
-    } else {
-        rp_life_transition(&engine.life, RP_LIFE_SERVE);
-        rp_saving_journal_finish_start(&engine.saving);
-        say_ready(&engine);
-        /* A lost file may end the first run at any place. The second run reports the loss, and
-         * saves, unless the loss ends it as well. */
-        if (!rp_mapped_guard(run, &engine) && !rp_mapped_guard(run, &engine))
-            fail_if_file_changed(&engine);
-        rp_engine_stat_end(&engine);
-    }
-    rp_engine_journal_close(&engine);
-    if (engine.loop.is_signalled)
-        rp_loop_let_signals_end_us(&engine.loop);
-    rp_engine_close(&engine);
+    struct rp_engine *engine = malloc(sizeof *engine); /* threads may outlive this call */
+    if (!engine)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory at start");
+    init(engine, options, error ? error : &local);
+    rp_log_set_format(engine->config->log_format);
+    serve(engine);
+    bool is_closed = rp_engine_close(engine);
+    enum rp_shutdown shutdown = engine->life.shutdown;
+    int code = engine->life.code;
+    if (code == 0 && engine->life.stage_ended)
+        code = RP_ENGINE_STAGE_ENDED;
     if (options->was_stopped)
-        *options->was_stopped = engine.life.shutdown == RP_SHUTDOWN_SIGNAL ||
-                                engine.life.shutdown == RP_SHUTDOWN_REQUEST;
-    bool is_stage_end = engine.life.code == 0 && engine.life.stage_ended;
-    return is_stage_end ? RP_ENGINE_STAGE_ENDED : engine.life.code;
+        *options->was_stopped = shutdown == RP_SHUTDOWN_SIGNAL || shutdown == RP_SHUTDOWN_REQUEST;
+    if (is_closed)
+        free(engine);
+    return code;
 }

@@ -54,7 +54,7 @@ struct rp_engine_options {
 /** Serve until SIGTERM, SIGINT or SIGHUP (checkpoint, 0), the end of the stream (0) or of a stage
  * (RP_ENGINE_STAGE_ENDED), end of the lifeline (0), or an error (negative, after a checkpoint of
  * the consumed rows). A second signal exits at once. Blocks those signals; ignored ones stay
- * ignored. */
+ * ignored. The config must last until the process ends: threads that hang at a disk use it. */
 RP_MUST_CHECK int rp_engine_run(const struct rp_engine_options *options, struct rp_error *error);
 
 /* Resident memory of an engine, in bytes, without the pages of mapped files and without the

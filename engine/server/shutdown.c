@@ -186,7 +186,7 @@ void rp_engine_update_life(struct rp_engine *engine)
 
 /* ---- closing --------------------------------------------------------------------------------- */
 
-/* Close everything that threads of the flow use. */
+/* Close everything that other threads use, after they have ended. */
 static void close_stream(struct rp_engine *engine)
 {
     rp_flow_close(engine->delivery.flow);
@@ -194,33 +194,41 @@ static void close_stream(struct rp_engine *engine)
     for (uint32_t r = 0; r < engine->delivery.ring_count; r++)
         rp_ring_close(&engine->delivery.rings[r]);
     rp_gain_log_end(&engine->stream.gain_log);
+    rp_far_planner_close(&engine->stream.planner);
     rp_plan_close(engine->stream.plan);
     for (uint32_t i = 0; i < RP_CATCH_UPS_MAX; i++)
         rp_plan_close(engine->stream.catch_up_plans[i].plan);
     rp_corpus_close(engine->stream.corpus);
     rp_engine_forget_contents(&engine->stream);
     rp_contents_free(engine->stream.contents);
+    free(engine->stream.mask_counts);
+    rp_sums_free(engine->delivery.steps);
     free(engine->delivery.rings);
+    rp_numbering_close(&engine->delivery.numbering);
+    rp_numbering_close(&engine->delivery.trial);
     if (engine->loop.wake_fd >= 0)
         close(engine->loop.wake_fd);
+    if (engine->stream.planner.done_fd >= 0)
+        close(engine->stream.planner.done_fd);
 }
 
-void rp_engine_close(struct rp_engine *engine)
+bool rp_engine_close(struct rp_engine *engine)
 {
+    bool waits = !rp_engine_disk_is_silent(engine);
     rp_listener_close(&engine->peers.listener);
     rp_engine_close_connections(engine, false);
     rp_far_row_forget(&engine->stream.planner, &engine->saving.saver.far);
-    rp_far_planner_close(&engine->stream.planner);
     rp_plan_close(engine->stream.probe);
-    if (engine->saving.validity == RP_VALIDITY_LATE)
-        rp_log(RP_LOG_WARNING, "ending without waiting for the disk of the token files");
-    else /* in the other case a thread hangs at that disk, and the end of the process ends it */
+    if (waits) {
         close_stream(engine);
+    } else { /* a thread hangs at that disk, and the end of the process ends it */
+        rp_log(RP_LOG_WARNING, "ending without waiting for the disk of the token files");
+        rp_flow_abandon(engine->delivery.flow);
+    }
     rp_checkpoint_dir_close(engine->saving.checkpoints);
     rp_recorder_close(engine->saving.recorder);
     rp_engine_close_connections(engine, true); /* a peer may start an engine at once */
-    int fds[] = {engine->loop.epoll_fd, engine->loop.signal_fd, engine->saving.saver.done_fd,
-                 engine->stream.planner.done_fd};
+    int fds[] = {engine->loop.epoll_fd, engine->loop.signal_fd, engine->saving.saver.done_fd};
     for (size_t i = 0; i < RP_ARRAY_COUNT(fds); i++)
         if (fds[i] >= 0)
             close(fds[i]);
@@ -235,6 +243,5 @@ void rp_engine_close(struct rp_engine *engine)
     free(engine->delivery.seats);
     free(engine->config_text);
     free(engine->stream.contract_text);
-    free(engine->stream.mask_counts);
-    rp_sums_free(engine->delivery.steps);
+    return waits;
 }

@@ -21,8 +21,8 @@ void rp_engine_fail(struct rp_engine *engine, int code);
  * seat's consumer has released all batches or did not attach in time; stop after a failure once no
  * consumer is awaited; end once all checkpoints are taken. */
 void rp_engine_update_life(struct rp_engine *engine);
-/** Close all that the engine has opened, after a partial start as well. If the disk of the token
- * files hangs, the memory and files that its threads use stay until the process ends. */
-void rp_engine_close(struct rp_engine *engine);
+/** Close all that the engine has opened, after a partial start as well. False if the disk of the
+ * token files hangs: threads then use the engine and its config until the process ends. */
+RP_MUST_CHECK bool rp_engine_close(struct rp_engine *engine);
 
 #endif

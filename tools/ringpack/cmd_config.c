@@ -57,8 +57,8 @@ int rp_cmd_config_finish(struct rp_cmd_line *arguments)
 
 int rp_cmd_config_run(const struct rp_verb *verb, void *arguments, int argc, char **argv)
 {
+    static struct rp_config config; /* lasts until the process ends (rp_engine_run) */
     struct rp_cmd_line *line = arguments;
-    struct rp_config config;
     rp_config_init(&config);
     line->config = &config;
     int status = rp_cmd_parse(verb, argc, argv, arguments);
@@ -66,7 +66,6 @@ int rp_cmd_config_run(const struct rp_verb *verb, void *arguments, int argc, cha
         status = verb->finish ? verb->finish(line) : rp_cmd_config_finish(line);
     if (status == RP_EXIT_FINE)
         status = verb->run(arguments, &config);
-    rp_config_free(&config);
     return status;
 }
 
