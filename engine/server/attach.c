@@ -250,9 +250,9 @@ static bool outlives_its_consumer(const struct rp_connection *connection)
 /* Close the connections of dead consumers, also those whose epoll events have not been served. */
 static void reap_dead_connections(struct rp_engine *engine)
 {
-    for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++) {
-        struct rp_connection *connection = &engine->peers.connections[i];
-        if (connection->fd >= 0 && connection->seat)
+    struct rp_connection *connection;
+    for (uint32_t i = 0; (connection = rp_peers_next(&engine->peers, &i));) {
+        if (connection->seat)
             drain_doorbells(engine, connection);
         if (outlives_its_consumer(connection)) {
             rp_engine_close_connection(engine, connection);
@@ -307,9 +307,9 @@ static void attach_trainer(struct rp_engine *engine, struct rp_connection *conne
 
 void rp_engine_retry_deferred(struct rp_engine *engine)
 {
-    for (uint32_t i = 0; engine->peers.deferred_count && i < RP_CONNECTIONS_MAX; i++) {
-        struct rp_connection *connection = &engine->peers.connections[i];
-        struct rp_deferred_attach *deferred = connection->fd >= 0 ? connection->deferred : NULL;
+    struct rp_connection *connection;
+    for (uint32_t i = 0; (connection = rp_peers_next(&engine->peers, &i));) {
+        struct rp_deferred_attach *deferred = connection->deferred;
         if (!deferred || (!deferred->far.is_near && rp_life_is_running(&engine->life)))
             continue;
         connection->awaits = RP_AWAITS_NOTHING;

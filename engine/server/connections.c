@@ -42,24 +42,35 @@ void rp_engine_reply(struct rp_engine *engine, struct rp_connection *connection,
         rp_engine_close_connection(engine, connection);
 }
 
+/* Give the peer a connection, or close it. */
+static void add_peer(struct rp_peers *peers, const struct rp_loop *loop, int fd)
+{
+    uint32_t index = 0;
+    while (index < peers->connection_count && peers->connections[index].fd >= 0)
+        index++;
+    int code = index == peers->connection_count
+                   ? -EUSERS
+                   : rp_loop_watch(loop, fd, RP_WATCH_CONNECTION, index);
+    if (code < 0 && !peers->turns_away)
+        rp_log(RP_LOG_WARNING, "%" PRIu32 " peers are connected, and a new one is turned away: %s",
+               index, rp_strerror(code));
+    peers->turns_away = code < 0;
+    if (code < 0)
+        close(fd);
+    else
+        peers->connections[index] = (struct rp_connection){.fd = fd};
+}
+
 void rp_engine_accept(struct rp_engine *engine)
 {
+    struct rp_peers *peers = &engine->peers;
     struct rp_error error;
     int fd;
-    while ((fd = rp_listener_accept(&engine->peers.listener, &error)) >= 0) {
-        uint32_t index = 0;
-        while (index < RP_CONNECTIONS_MAX && engine->peers.connections[index].fd >= 0)
-            index++;
-        if (index == RP_CONNECTIONS_MAX ||
-            rp_loop_watch(&engine->loop, fd, RP_WATCH_CONNECTION, index) < 0) {
-            close(fd);
-            continue;
-        }
-        engine->peers.connections[index] = (struct rp_connection){.fd = fd};
-    }
-    bool waited = engine->peers.accept_deferred;
-    engine->peers.accept_deferred = fd != -EAGAIN;
-    if (engine->peers.accept_deferred && !waited)
+    while ((fd = rp_listener_accept(&peers->listener, &error)) >= 0)
+        add_peer(peers, &engine->loop, fd);
+    bool waited = peers->accept_deferred;
+    peers->accept_deferred = fd != -EAGAIN;
+    if (peers->accept_deferred && !waited)
         rp_log(RP_LOG_WARNING, "%s: new peers have to wait until a descriptor is free",
                error.message);
 }
@@ -138,9 +149,9 @@ void rp_delivery_migrate_consumer(struct rp_delivery *delivery, struct rp_connec
 void rp_engine_close_connections(struct rp_engine *engine, bool waiting)
 {
     const struct rp_engine_life *life = &engine->life;
-    for (uint32_t i = 0; engine->peers.connections && i < RP_CONNECTIONS_MAX; i++) {
-        struct rp_connection *connection = &engine->peers.connections[i];
-        if (connection->fd < 0 || (connection->awaits == RP_AWAITS_END) != waiting)
+    struct rp_connection *connection;
+    for (uint32_t i = 0; (connection = rp_peers_next(&engine->peers, &i));) {
+        if ((connection->awaits == RP_AWAITS_END) != waiting)
             continue;
         char text[RP_ENGINE_TEXT_BYTES] = "stopped";
         if (life->code < 0)
@@ -150,6 +161,6 @@ void rp_engine_close_connections(struct rp_engine *engine, bool waiting)
                             life->code, text);
         rp_engine_forget_deferred(engine, connection);
         if (connection->fd >= 0) /* a reply that could not be sent has closed it */
-            close(connection->fd);
+            close_descriptor(connection);
     }
 }

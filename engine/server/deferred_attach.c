@@ -53,9 +53,9 @@ void rp_engine_forget_deferred(struct rp_engine *engine, struct rp_connection *c
 
 void rp_engine_forget_far(struct rp_engine *engine)
 {
-    for (uint32_t i = 0; engine->peers.deferred_count && i < RP_CONNECTIONS_MAX; i++) {
-        struct rp_connection *connection = &engine->peers.connections[i];
-        if (connection->fd < 0 || !connection->deferred)
+    struct rp_connection *connection;
+    for (uint32_t i = 0; (connection = rp_peers_next(&engine->peers, &i));) {
+        if (!connection->deferred)
             continue;
         rp_far_row_forget(&engine->stream.planner, &connection->deferred->far);
         connection->deferred->far.is_near = true; /* serve the request again, by the new stream */
@@ -68,11 +68,10 @@ void rp_engine_plan_far(struct rp_engine *engine)
 {
     struct rp_error error;
     struct rp_far_row *sooner = rp_far_row_sooner(NULL, &engine->saving.saver.far);
-    for (uint32_t i = 0; engine->peers.deferred_count && i < RP_CONNECTIONS_MAX; i++) {
-        struct rp_connection *connection = &engine->peers.connections[i];
-        if (connection->fd >= 0 && connection->deferred)
+    struct rp_connection *connection;
+    for (uint32_t i = 0; (connection = rp_peers_next(&engine->peers, &i));)
+        if (connection->deferred)
             sooner = rp_far_row_sooner(sooner, &connection->deferred->far);
-    }
     if (rp_far_planner_serve(&engine->stream.planner, sooner, &error) < 0)
         rp_log(RP_LOG_WARNING, "cannot plan to rows that are far away: %s", error.message);
 }

@@ -59,7 +59,7 @@ struct rp_connection {
     enum rp_awaited awaits;
     struct rp_deferred_attach *deferred; /* the attach */
 };
-#define RP_CONNECTIONS_MAX 1024u
+#define RP_OTHER_PEERS_MAX 1024u /* connections beyond those of all seats */
 
 /* The states of a save, in this order. A thread of the save reaches a state first; the engine's
  * thread follows, and does its own part of the state (rp_engine_continue_save). */
@@ -260,11 +260,25 @@ static inline uint64_t rp_delivery_step_row(const struct rp_delivery *delivery, 
 /* The processes on the socket. */
 struct rp_peers {
     struct rp_listener listener;
-    bool accept_deferred; /* a peer waits to be accepted until a descriptor is free */
-    struct rp_connection *connections;
+    bool accept_deferred;              /* a peer waits to be accepted until a descriptor is free */
+    bool turns_away;                   /* the newest peer was closed, and the log has said so */
+    struct rp_connection *connections; /* [connection_count] */
+    uint32_t connection_count;
     uint32_t deferred_count; /* connections that wait for a far row */
     struct rp_logged_refusal refusal;
 };
+
+/** The first open connection from number *next on; *next becomes the number after it. NULL: none.
+ */
+static inline struct rp_connection *rp_peers_next(const struct rp_peers *peers, uint32_t *next)
+{
+    while (*next < peers->connection_count) {
+        struct rp_connection *connection = &peers->connections[(*next)++];
+        if (connection->fd >= 0)
+            return connection;
+    }
+    return NULL;
+}
 
 /* Checkpoints, and the records of the run. */
 struct rp_saving {

@@ -30,7 +30,7 @@
 
 #define TABLE_DESCRIPTORS 8192u /* 64 KiB of pointers: two descriptors for each of 4096 files */
 
-int rp_loop_watch(struct rp_loop *loop, int fd, enum rp_watch watch, uint32_t index)
+int rp_loop_watch(const struct rp_loop *loop, int fd, enum rp_watch watch, uint32_t index)
 {
     /* a peer that waits for a free descriptor, or a dead packer, must not keep the loop awake */
     uint32_t once = watch == RP_WATCH_LISTENER || watch == RP_WATCH_PACKER ? EPOLLET : 0;

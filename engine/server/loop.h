@@ -10,7 +10,7 @@
  * failure. -RP_E_USAGE: the lifeline is a file whose end cannot be waited for. */
 RP_MUST_CHECK int rp_engine_open_descriptors(struct rp_engine *engine, struct rp_error *error);
 /** Wake the loop when fd is readable. Closing fd ends it. Returns 0 or -errno. */
-int rp_loop_watch(struct rp_loop *loop, int fd, enum rp_watch watch, uint32_t index);
+int rp_loop_watch(const struct rp_loop *loop, int fd, enum rp_watch watch, uint32_t index);
 /** The next signal that is to end the engine; 0: none has come. The second signal of an engine ends
  * the process here and now; the last checkpoint on disk stays intact. */
 int rp_loop_take_signal(struct rp_loop *loop);

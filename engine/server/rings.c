@@ -46,9 +46,9 @@ uint64_t rp_seat_lowest_position(const struct rp_ring *ring, uint32_t replica, u
 static void migrate_consumers(struct rp_engine *engine, struct rp_ring *ring)
 {
     RP_ASSERT(ring->status != RP_RING_FAILED); /* an engine that has failed makes no ring */
-    for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++) {
-        struct rp_connection *connection = &engine->peers.connections[i];
-        if (connection->fd < 0 || !connection->seat || connection->seat->ring != ring)
+    struct rp_connection *connection;
+    for (uint32_t i = 0; (connection = rp_peers_next(&engine->peers, &i));) {
+        if (!connection->seat || connection->seat->ring != ring)
             continue;
         rp_ring_set_status(ring, RP_RING_STOPPED, ring->tail, NULL);
         rp_delivery_migrate_consumer(&engine->delivery, connection);

@@ -232,9 +232,9 @@ static void answer_requesters(struct rp_engine *engine)
     rp_engine_error_text(&saver->error, text);
     const char *answer = saver->code < 0 ? text : note ? note : saver->path;
     int code = saver->code < 0 ? saver->code : note ? RP_REPLY_CODE_NOTE : 0;
-    for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++) {
-        struct rp_connection *connection = &engine->peers.connections[i];
-        if (connection->fd < 0 || connection->awaits != RP_AWAITS_SAVE)
+    struct rp_connection *connection;
+    for (uint32_t i = 0; (connection = rp_peers_next(&engine->peers, &i));) {
+        if (connection->awaits != RP_AWAITS_SAVE)
             continue;
         connection->awaits = RP_AWAITS_NOTHING;
         rp_engine_reply(engine, connection, saver->code < 0 ? RP_REPLY_REFUSED : RP_REPLY_TEXT,
@@ -343,9 +343,10 @@ static bool begin_save(struct rp_engine *engine)
         return false;
     }
     rp_far_row_forget(&engine->stream.planner, &saver->far);
-    for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++)
-        if (engine->peers.connections[i].awaits == RP_AWAITS_NEXT_SAVE)
-            engine->peers.connections[i].awaits = RP_AWAITS_SAVE;
+    struct rp_connection *connection;
+    for (uint32_t i = 0; (connection = rp_peers_next(&engine->peers, &i));)
+        if (connection->awaits == RP_AWAITS_NEXT_SAVE)
+            connection->awaits = RP_AWAITS_SAVE;
     if (code > 0)
         code = start_saver(engine, consumed);
     if (code < 0) { /* else the saver's thread has these fields from now on */

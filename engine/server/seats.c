@@ -8,9 +8,9 @@ static uint32_t count_connections(const struct rp_peers *peers, const struct rp_
                                   const struct rp_connection **found)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++) {
-        const struct rp_connection *connection = &peers->connections[i];
-        if (connection->fd < 0 || connection->seat != seat)
+    const struct rp_connection *connection;
+    for (uint32_t i = 0; (connection = rp_peers_next(peers, &i));) {
+        if (connection->seat != seat)
             continue;
         count++;
         *found = connection;

@@ -93,19 +93,21 @@ static int make_tables(struct rp_engine *engine, struct rp_error *error)
 {
     const struct rp_config *c = engine->config;
     struct rp_delivery *delivery = &engine->delivery;
-    struct rp_connection *connections = rp_calloc(RP_CONNECTIONS_MAX, sizeof *connections);
+    struct rp_peers *peers = &engine->peers;
+    uint32_t seat_count = c->rank_count * c->replicas, most = seat_count + RP_OTHER_PEERS_MAX;
+    peers->connections = rp_calloc(most, sizeof *peers->connections);
     delivery->rings = rp_calloc(c->rank_count, sizeof *delivery->rings);
-    delivery->seats = rp_calloc((size_t)c->rank_count * c->replicas, sizeof *delivery->seats);
+    delivery->seats = rp_calloc(seat_count, sizeof *delivery->seats);
     engine->stream.mask_counts = rp_calloc(c->source_count, sizeof *engine->stream.mask_counts);
     delivery->steps = rp_sums_make();
-    engine->peers.connections = connections;
-    for (uint32_t i = 0; connections && i < RP_CONNECTIONS_MAX; i++)
-        connections[i].fd = -1;
     if (!delivery->rings || !delivery->seats || !delivery->steps || !engine->stream.mask_counts ||
-        !connections)
+        !peers->connections)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for %u batch rings", c->rank_count);
     delivery->ring_count = c->rank_count;
-    delivery->seat_count = c->rank_count * c->replicas;
+    delivery->seat_count = seat_count;
+    peers->connection_count = most;
+    for (uint32_t i = 0; i < most; i++)
+        peers->connections[i].fd = -1;
     for (uint32_t r = 0; r < delivery->ring_count; r++)
         delivery->rings[r].data.fd = -1;
     for (uint32_t s = 0; s < delivery->seat_count; s++)

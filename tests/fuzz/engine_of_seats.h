@@ -31,7 +31,7 @@ static struct rp_engine_options options = {.config = &served};
 static struct rp_error engine_error;
 static struct rp_ring rings[RINGS];
 static struct rp_seat seats[RINGS * REPLICAS];
-static struct rp_connection connections[RP_CONNECTIONS_MAX]; /* the neighbour's; no other */
+static struct rp_connection connections[2]; /* the neighbour's, and another */
 static const struct rp_batch_stage sizes = {0, 8, 8};
 static struct rp_numbering_part part = {.batch_rows = 8, .step_rows = 8};
 static struct rp_engine engine = {.options = &options,
@@ -48,6 +48,7 @@ static struct rp_engine engine = {.options = &options,
                                   .delivery.seat_count = RINGS * REPLICAS,
                                   .delivery.seats = seats,
                                   .peers.connections = connections,
+                                  .peers.connection_count = 2,
                                   .delivery.state = RP_DELIVERY_RUNNING,
                                   .life.life_state = RP_LIFE_RUNNING,
                                   .life.error = &engine_error};
@@ -98,7 +99,7 @@ FUZZ void engine_start(void)
     }
     for (uint32_t s = 0; s < RINGS * REPLICAS; s++)
         seats[s] = (struct rp_seat){.ring = &rings[s / REPLICAS], .replica = s % REPLICAS};
-    for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++)
+    for (uint32_t i = 0; i < 2; i++)
         connections[i].fd = -1;
 }
 
