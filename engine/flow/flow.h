@@ -131,11 +131,11 @@ void rp_flow_stop(struct rp_flow *flow);
  * plan and rings until the process ends, so nothing of these may be freed. */
 void rp_flow_abandon(struct rp_flow *flow);
 
-/** While packers are paused no thread or process writes to a batch ring, so the caller may replace
- * rings[r] by a ring of the same geometry and tail, into which it has copied the batches of the old
- * one below rp_flow_packed_end. Only between an unpark and a park. Planning and reading continue,
- * and prefetched data is kept: a ticket that a packer had begun is packed again. If resuming fails,
- * the flow has been stopped. */
+/** While packers are paused no thread or process writes to a ring that this flow serves, so the
+ * caller may replace rings[r] by a ring of the same geometry and tail, into which it has copied the
+ * batches of the old one below rp_flow_packed_end. Only between an unpark and a park. Planning and
+ * reading continue, and prefetched data is kept: a ticket that a packer had begun is packed again.
+ * If resuming fails, the flow has been stopped. */
 void rp_flow_pause_packers(struct rp_flow *flow);
 RP_MUST_CHECK int rp_flow_resume_packers(struct rp_flow *flow, struct rp_error *error);
 /** The end of this ring's batches whose rows may have been packed. They may be above the tail. Only

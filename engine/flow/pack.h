@@ -17,7 +17,7 @@ struct rp_pack_plan {
     struct rp_deliver *deliver;           /* NULL: packers are processes, and wake the engine */
     const struct rp_pack_target *targets; /* [ring] */
     const struct rp_files *files;         /* for tokens in mapped files */
-    struct rp_verified *verified;         /* [packers]; NULL if no file is mapped */
+    struct rp_verified *verified;         /* [packers]; NULL if no mapped file has hashes */
     uint32_t packers;
     uint32_t side_files; /* side columns of tokens; columns of documents follow */
     uint64_t token_limit;

@@ -3,8 +3,13 @@
  * saving and watching. Each part is written only by the files that tests/tidy/tidy.py lists for it.
  * A function takes the part that it needs; it takes the engine if it needs several parts.
  *
- * Threads: everything here belongs to the engine's own thread, except `struct rp_saver`, which
- * names its shared fields. */
+ * Threads: everything here belongs to the engine's own thread, except
+ *
+ *   - the shared fields of `struct rp_saver`, which it names;
+ *   - stream.plan and catch_up_plans, which belong to dispatch while their flow runs;
+ *   - planner.plan and planner.work, which belong to the planner's thread while it is busy;
+ *   - rings, which belong to the thread that has the turn to deliver (flow/deliver.h);
+ *   - mask_counts, steps, next_use and the cache, which have locks or atomic words of their own. */
 #ifndef RP_SERVER_ENGINE_H
 #define RP_SERVER_ENGINE_H
 

@@ -179,7 +179,7 @@ static const char *name_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* The run's first checkpoint: its name if it is in the directory, else its path. */
+/* Where the run began: a checkpoint has its name if it is in the directory, else its path. */
 static json_t *origin_of(const struct rp_engine *engine)
 {
     size_t bytes = strlen(engine->config->checkpoint_dir);

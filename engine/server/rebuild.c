@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rebuild.c — a ring gets new memory, because a process that has left it may still read the old
- * memory. While the flow runs:
+ * memory, or because it has not the batch at which a seat attaches. While the flow runs:
  *
  *   1. A thread makes the new ring, and copies the published batches. The engine's thread still
  *      delivers.
