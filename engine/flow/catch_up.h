@@ -27,7 +27,7 @@
  * Invariants:
  *
  *   - One flow at a time reads and writes the words of a ring: its catch-up flow if
- *     deliver.is_catching_up of the ring is set, else the main flow.
+ *     deliver.is_left_out of the ring is set, else the main flow.
  *   - At most RP_CATCH_UPS_MAX rings catch up, and the main flow serves at least one ring: the
  *     others catch up with its batches, and without a ring to serve it would plan to the end of the
  *     stream at once.

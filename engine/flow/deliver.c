@@ -155,7 +155,7 @@ static void publish_batch(struct rp_deliver *d, const struct rp_ticket *last)
     uint32_t published = 0;
     d->published_ns = now;
     for (uint32_t r = 0; r < d->options->rank_count; r++) {
-        if (d->is_catching_up[r] || batch < d->rings[r].tail)
+        if (d->is_left_out[r] || batch < d->rings[r].tail)
             continue; /* the ring gets the batch from another flow, or had it from an earlier start
                        */
         RP_ASSERT(batch == d->rings[r].tail);
@@ -177,7 +177,7 @@ static void announce(struct rp_deliver *d)
         return;
     rp_a32_store_relaxed(&d->unannounced, 0);
     for (uint32_t r = 0; r < d->options->rank_count; r++)
-        if (!d->is_catching_up[r]) /* else another flow's */
+        if (!d->is_left_out[r]) /* else another flow's */
             rp_ring_announce(&d->rings[r]);
 }
 
@@ -239,7 +239,7 @@ static void retire(struct rp_deliver *d)
 
 /* Does the engine's thread have to retire this packed ticket, because it ends the stream or has
  * failed? */
-static bool is_special(const struct rp_ticket *ticket)
+static bool needs_engine(const struct rp_ticket *ticket)
 {
     return ticket->error || ticket->bad_transfer || ticket->stream_ends;
 }
@@ -247,7 +247,7 @@ static bool is_special(const struct rp_ticket *ticket)
 static bool waits_for_engine(const struct rp_deliver *d)
 {
     return d->phase != RP_STREAM_ENDED && is_packed(d->arena, d->next_ticket) &&
-           is_special(rp_arena_ticket(d->arena, d->next_ticket));
+           needs_engine(rp_arena_ticket(d->arena, d->next_ticket));
 }
 
 static bool is_packed_here(const struct rp_deliver *d, const struct rp_ticket *ticket,
@@ -272,13 +272,14 @@ static void add_up(struct rp_deliver *d, const struct rp_ticket *ticket)
     }
 }
 
-/* Retire packed tickets up to a special one, or up to end_batch. True if there were any. */
+/* Retire packed tickets up to one that needs the engine, or up to end_batch. True if there were
+ * any. */
 static bool retire_rows(struct rp_deliver *d)
 {
     uint64_t first = d->next_ticket;
     while (d->phase != RP_STREAM_ENDED && is_packed(d->arena, d->next_ticket)) {
         const struct rp_ticket *ticket = rp_arena_ticket(d->arena, d->next_ticket);
-        if (is_special(ticket) || ticket->batch >= d->end_batch)
+        if (needs_engine(ticket) || ticket->batch >= d->end_batch)
             break;
         add_up(d, ticket);
         if (ticket->batch_ends)
@@ -301,18 +302,18 @@ static int end_stream(struct rp_deliver *d, const struct rp_ticket *ticket, stru
     if (code <= 0)
         return code < 0 ? code : RP_FLOW_IDLE;
     for (uint32_t r = 0; r < d->options->rank_count; r++)
-        if (!d->is_catching_up[r])
+        if (!d->is_left_out[r])
             rp_ring_set_status(&d->rings[r], RP_RING_END, ticket->batch, ticket->message);
     d->phase = RP_STREAM_ENDED;
     retire(d);
     return RP_FLOW_WORKED;
 }
 
-/* Retire a special ticket. Returns a step, or the error that stops the stream. */
-static int retire_special(struct rp_deliver *d, struct rp_error *error)
+/* Retire a ticket that needs the engine. Returns a step, or the error that stops the stream. */
+static int retire_for_engine(struct rp_deliver *d, struct rp_error *error)
 {
     const struct rp_ticket *ticket = rp_arena_ticket(d->arena, d->next_ticket);
-    RP_ASSERT(is_special(ticket));
+    RP_ASSERT(needs_engine(ticket));
     /* single documents of a store that cannot be reached cannot be read either */
     bool is_unreachable = ticket->error == -RP_E_TIMEOUT;
     if (ticket->is_block_read && !is_unreachable) {
@@ -332,7 +333,7 @@ int rp_deliver_step(struct rp_deliver *d, struct rp_error *error)
     worked |= retire_rows(d);
     announce(d);
     if (waits_for_engine(d))
-        return retire_special(d, error);
+        return retire_for_engine(d, error);
     return worked ? RP_FLOW_WORKED : d->phase == RP_STREAM_ENDED ? RP_FLOW_ENDED : RP_FLOW_IDLE;
 }
 
@@ -343,7 +344,7 @@ bool rp_deliver_free_slots(struct rp_deliver *d)
     bool moved = false;
     for (uint32_t r = 0; r < d->options->rank_count; r++) {
         struct rp_ring *ring = &d->rings[r];
-        if (d->is_catching_up[r])
+        if (d->is_left_out[r])
             continue;
         (void)rp_ring_poll_release(ring); /* a violation quarantines a trainer: its seat stays */
         uint64_t released = d->held ? rp_min_u64(ring->release, d->held_batch) : ring->release;
@@ -363,7 +364,7 @@ bool rp_deliver_free_slots(struct rp_deliver *d)
 bool rp_deliver_is_consumed(const struct rp_deliver *d, uint64_t batch)
 {
     for (uint32_t r = 0; r < d->options->rank_count; r++)
-        if (!d->is_catching_up[r] && d->rings[r].release < batch)
+        if (!d->is_left_out[r] && d->rings[r].release < batch)
             return false;
     return true;
 }
@@ -382,7 +383,7 @@ static bool is_release_awaited(const struct rp_deliver *d, const struct rp_ring 
 static void set_doorbells(struct rp_deliver *d, bool may_be_on)
 {
     for (uint32_t r = 0; r < d->options->rank_count; r++)
-        if (!d->is_catching_up[r])
+        if (!d->is_left_out[r])
             rp_ring_set_doorbell(&d->rings[r], may_be_on && is_release_awaited(d, &d->rings[r]));
 }
 
@@ -442,7 +443,7 @@ bool rp_deliver_park(struct rp_deliver *d)
     RP_ASSERT(rp_a32_load_relaxed(&d->unannounced) == 0);
     give_turn_back(d);
     bool is_left = is_packed(d->arena, next) &&
-                   (!at_end || is_special(rp_arena_ticket(d->arena, next)));
+                   (!at_end || needs_engine(rp_arena_ticket(d->arena, next)));
     return !moved && (is_checking || !is_left) && !is_room_wanted(d);
 }
 

@@ -95,7 +95,7 @@ struct rp_deliver {
     uint64_t wake_at;     /* wake the engine when every ring has released this many batches */
     /* a catch-up flow leaves batches from here on to the main flow. Else UINT64_MAX */
     uint64_t end_batch;
-    bool *is_catching_up; /* [rank_count]: the ring's catch-up flow delivers to it, not this one */
+    bool *is_left_out; /* [rank_count]: the ring's catch-up flow delivers to it, not this one */
     enum rp_stream_phase phase; /* the engine's thread alone changes it */
     bool held;
     uint64_t held_batch, held_ticket;

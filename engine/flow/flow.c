@@ -11,7 +11,8 @@
 #include "flow/flow_struct.h"
 #include "flow/startup_yield.h"
 
-/* Is the data ring in use? It is not while all taken tokens are mapped. */
+/* Is the data ring in use? If the read mode adapts, not while all taken tokens are mapped; in any
+ * other mode it counts as used. */
 static bool is_reading(const struct rp_flow *flow)
 {
     return !flow->files.adapts || rp_a64_load_relaxed(&flow->files.buffered_bytes) ||
@@ -36,7 +37,7 @@ static uint64_t catch_up_limit(const struct rp_flow *flow, uint32_t ring)
 {
     uint64_t limit = rp_max_u64(flow->deliver.rings[ring].tail, flow->start_batch[ring]);
     for (uint32_t r = 0; r < flow->options.rank_count; r++)
-        if (!flow->is_catching_up[r])
+        if (!flow->is_left_out[r])
             limit = rp_max_u64(limit, flow->deliver.rings[r].tail);
     return limit;
 }
@@ -44,7 +45,7 @@ static uint64_t catch_up_limit(const struct rp_flow *flow, uint32_t ring)
 void rp_flow_leave_out(struct rp_flow *flow, uint32_t ring)
 {
     RP_ASSERT(rp_flow_packers_are_paused(flow) && !flow->catch_up[ring] && !flow->deliver.held);
-    flow->is_catching_up[ring] = true;
+    flow->is_left_out[ring] = true;
     rp_a64_store_relaxed(&flow->arena.pack_from[ring], RP_PACK_NONE);
     rp_a64_store_relaxed(&flow->arena.free_until[ring], 0);
     flow->sums[ring] = (struct rp_batch_sums){0}; /* belongs to a batch that was packed in part */
@@ -57,7 +58,7 @@ int rp_flow_start_catch_up(struct rp_flow *flow, struct rp_flow *made, uint32_t 
     struct rp_deliver *d = &flow->deliver;
     struct rp_ring *behind = &d->rings[ring];
     RP_ASSERT(rp_flow_packers_are_paused(flow) && !flow->catch_up[ring]);
-    RP_ASSERT(flow->is_catching_up[ring]);
+    RP_ASSERT(flow->is_left_out[ring]);
     flow->catch_up[ring] = made;
     RP_ASSERT(rp_flow_catch_ups(flow) <= rp_flow_catch_ups_max(flow->options.rank_count));
     int code = rp_flow_start(made, plan, before, d->numbering, behind->tail, behind, error);
@@ -77,7 +78,7 @@ static void drop_catch_up(struct rp_flow *flow, uint32_t ring)
     rp_flow_stop(catch_up); /* checks its files */
     if (flow->caught_up_error.code == 0)
         (void)!rp_revalidation_result(&catch_up->revalidation, &flow->caught_up_error);
-    rp_flow_add_counts(catch_up, &flow->caught_up);
+    rp_flow_add_counts(catch_up, &flow->earlier_counts);
     rp_costs_join(&flow->costs.ranks[ring], &catch_up->costs.ranks[0]);
     rp_flow_close(catch_up);
     flow->catch_up[ring] = NULL;
@@ -89,7 +90,7 @@ static void end_catch_up(struct rp_flow *flow, uint32_t ring)
     rp_log_event(RP_EVENT_caught_up, "rank %" PRIu32 " has caught up",
                  flow->deliver.rings[ring].geometry.rank);
     drop_catch_up(flow, ring);
-    flow->is_catching_up[ring] = false;
+    flow->is_left_out[ring] = false;
     (void)rp_deliver_free_slots(&flow->deliver);
 }
 
@@ -187,7 +188,7 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan,
     for (uint32_t r = 0; r < o->rank_count; r++) {
         RP_ASSERT(batch <= rings[r].tail);
         RP_ASSERT(!flow->catch_up[r]);
-        flow->is_catching_up[r] = false;
+        flow->is_left_out[r] = false;
         flow->start_batch[r] = rings[r].tail;
         flow->sums[r] = (struct rp_batch_sums){0};
         rp_pack_target_init(&flow->targets[r], &rings[r]);
@@ -201,7 +202,7 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan,
                              .turn.value = 1, /* the engine's */
                              .wake_at = UINT64_MAX,
                              .end_batch = UINT64_MAX,
-                             .is_catching_up = flow->is_catching_up,
+                             .is_left_out = flow->is_left_out,
                              .arena = &flow->arena,
                              .rings = rings,
                              .files = &flow->files,
@@ -339,7 +340,7 @@ bool rp_flow_packers_are_paused(const struct rp_flow *flow)
 uint64_t rp_flow_packed_end(const struct rp_flow *flow, uint32_t ring)
 {
     /* tickets of the next batch may be packed and retired already */
-    RP_ASSERT(ring < flow->options.rank_count && !flow->is_catching_up[ring]);
+    RP_ASSERT(ring < flow->options.rank_count && !flow->is_left_out[ring]);
     uint64_t first, last, end = flow->deliver.rings[ring].tail + 1;
     RP_ASSERT(rp_flow_packers_are_paused(flow));
     rp_flow_tickets(flow, &first, &last);

@@ -133,7 +133,7 @@ void rp_flow_free(struct rp_flow *flow)
     free(flow->sums);
     free(flow->costs.ranks);
     free(flow->catch_up);
-    free(flow->is_catching_up);
+    free(flow->is_left_out);
     free(flow);
 }
 
@@ -147,9 +147,9 @@ static int make_tables(struct rp_flow *flow, struct rp_error *error)
     flow->sums = rp_calloc(o->rank_count, sizeof *flow->sums);
     flow->costs.ranks = rp_calloc(o->rank_count, sizeof *flow->costs.ranks);
     flow->catch_up = rp_calloc(o->rank_count, sizeof(struct rp_flow *));
-    flow->is_catching_up = rp_calloc(o->rank_count, sizeof *flow->is_catching_up);
+    flow->is_left_out = rp_calloc(o->rank_count, sizeof *flow->is_left_out);
     bool are_made = flow->fetchers && flow->packers && flow->targets && flow->start_batch &&
-                    flow->sums && flow->costs.ranks && flow->catch_up && flow->is_catching_up;
+                    flow->sums && flow->costs.ranks && flow->catch_up && flow->is_left_out;
     return are_made ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for the pipeline");
 }
 

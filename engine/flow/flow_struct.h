@@ -25,12 +25,13 @@ struct rp_flow {
     struct rp_packer *packers;      /* [packers] */
     struct rp_verified *verified;   /* [packers], if a mapped file has hashes; else NULL */
     struct rp_deliver deliver;
-    uint64_t *start_batch;           /* [rank_count] */
-    struct rp_batch_sums *sums;      /* [rank_count]: deliver's */
-    struct rp_flow_costs costs;      /* deliver's; catch-up flows that have ended are included */
-    struct rp_flow **catch_up;       /* [rank_count]: of the ring (catch_up.h), or NULL */
-    bool *is_catching_up;            /* [rank_count]: deliver's */
-    struct rp_flow_counts caught_up; /* by catch-up flows that have ended */
+    uint64_t *start_batch;      /* [rank_count] */
+    struct rp_batch_sums *sums; /* [rank_count]: deliver's */
+    struct rp_flow_costs costs; /* deliver's; catch-up flows that have ended are included */
+    struct rp_flow **catch_up;  /* [rank_count]: of the ring (catch_up.h), or NULL */
+    bool *is_left_out;          /* [rank_count]: deliver's */
+    struct rp_flow_counts
+        earlier_counts; /* of ended catch-up flows, and of the flow that it replaces */
     /* code < 0: a token file that such a flow has read has changed */
     struct rp_error caught_up_error;
     uint64_t wake_at; /* the last argument of rp_flow_wake_at */

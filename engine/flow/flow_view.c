@@ -97,7 +97,7 @@ static bool may_be_overwritten(const struct rp_flow *flow, uint64_t position)
     for (uint32_t r = 0; r < flow->options.rank_count; r++) {
         uint64_t start = flow->start_batch[r], tail = flow->deliver.rings[r].tail;
         begin = rp_min_u64(begin, start);
-        if (flow->is_catching_up[r])
+        if (flow->is_left_out[r])
             continue;
         lowest_tail = rp_min_u64(lowest_tail, tail);
         published = tail > start ? rp_max_u64(published, tail) : published;
@@ -169,7 +169,7 @@ void rp_flow_add_counts(const struct rp_flow *flow, struct rp_flow_counts *count
 
 void rp_flow_counts(const struct rp_flow *flow, struct rp_flow_counts *counts)
 {
-    *counts = flow->caught_up;
+    *counts = flow->earlier_counts;
     rp_flow_add_counts(flow, counts);
 }
 
@@ -189,7 +189,7 @@ struct rp_flow_imbalance rp_flow_imbalance(const struct rp_flow *flow)
 
 void rp_flow_continue_counts(struct rp_flow *flow, struct rp_flow *stopped)
 {
-    rp_flow_counts(stopped, &flow->caught_up);
+    rp_flow_counts(stopped, &flow->earlier_counts);
     struct rp_flow_costs unused = flow->costs;
     flow->costs = stopped->costs;
     stopped->costs = unused;
@@ -242,7 +242,7 @@ static bool lacks_room(const struct rp_flow *flow, uint32_t ring, uint64_t batch
 {
     const struct rp_deliver *d = &flow->deliver;
     const struct rp_ring *own = &d->rings[ring];
-    if (d->is_catching_up[ring] || batch < rp_a64_load_relaxed(&flow->arena.pack_from[ring]))
+    if (d->is_left_out[ring] || batch < rp_a64_load_relaxed(&flow->arena.pack_from[ring]))
         return false; /* another flow packs it */
     *by_save |= d->held && batch >= rp_min_u64(own->release, d->held_batch) + own->geometry.slots;
     return batch >= own->release + own->geometry.slots;

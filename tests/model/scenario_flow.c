@@ -28,7 +28,7 @@ static struct {
     struct rp_batch_sums sums[RINGS_MAX];
     struct rp_rank_cost costs[RINGS_MAX];
     struct rp_flow *catch_up[RINGS_MAX];
-    bool is_catching_up[RINGS_MAX];
+    bool is_left_out[RINGS_MAX];
 } * shared;
 static struct {
     uint64_t taken;
@@ -82,7 +82,7 @@ static void begin_with(uint32_t rings, uint32_t tickets, uint32_t slots, bool pr
     flow->sums = shared->sums;
     flow->costs.ranks = shared->costs;
     flow->catch_up = shared->catch_up;
-    flow->is_catching_up = shared->is_catching_up;
+    flow->is_left_out = shared->is_left_out;
     flow->wake_fd = MODEL_BELL_FD + ENGINE;
     uint32_t states = rings == 1 ? 2 : 4;
     const struct rp_arena_sizes sizes = {.ring_count = rings,
@@ -161,13 +161,13 @@ static void begin_behind(uint64_t first)
     struct rp_flow *flow = &shared->flow, *behind = &own.behind;
     flow->start_batch[1] = first;
     flow->catch_up[1] = behind;
-    flow->is_catching_up[1] = true;
+    flow->is_left_out[1] = true;
     rp_a64_store_relaxed(&flow->arena.pack_from[1], RP_PACK_NONE);
     rp_a64_store_relaxed(&flow->arena.free_until[1], 0);
     fill_behind(&behind->arena);
     behind->options = (struct rp_flow_options){.rank_count = 1, .rows = 1};
     behind->catch_up = &own.behind_catch_up;
-    behind->is_catching_up = &own.behind_aside;
+    behind->is_left_out = &own.behind_aside;
     behind->costs.ranks = &own.behind_costs;
     behind->running = true;
     behind->wake_fd = flow->wake_fd;
@@ -176,7 +176,7 @@ static void begin_behind(uint64_t first)
                                           .turn.value = 1,
                                           .wake_at = UINT64_MAX,
                                           .end_batch = catch_up_limit(flow, 1),
-                                          .is_catching_up = behind->is_catching_up,
+                                          .is_left_out = behind->is_left_out,
                                           .arena = &behind->arena,
                                           .rings = &shared->rings[1],
                                           .numbering = flow->deliver.numbering,

@@ -32,7 +32,7 @@ struct bench {
     struct rp_batch_sums sums[RINGS];
     struct rp_rank_cost rank_costs[RINGS];
     struct rp_flow_costs costs;
-    bool is_catching_up[RINGS];
+    bool is_left_out[RINGS];
     uint64_t next_ticket;
 };
 
@@ -112,7 +112,7 @@ static inline void bench_open(struct bench *bench)
                                          .costs = &bench->costs,
                                          .numbering = &bench->numbering,
                                          .end_batch = UINT64_MAX,
-                                         .is_catching_up = bench->is_catching_up};
+                                         .is_left_out = bench->is_left_out};
 }
 
 static inline void bench_close(struct bench *bench)

@@ -105,12 +105,12 @@ static void many_ranks_have_more_time(void **state)
 {
     (void)state;
     enum { RANKS = 16 };
-    bool is_catching_up[RANKS];
+    bool is_left_out[RANKS];
     struct bench bench;
     announcing_open(&bench);
     for (uint32_t r = 0; r < RANKS; r++)
-        is_catching_up[r] = r >= RINGS;
-    bench.deliver.is_catching_up = is_catching_up;
+        is_left_out[r] = r >= RINGS;
+    bench.deliver.is_left_out = is_left_out;
     bench.options.rank_count = RANKS;
     pack_one(&bench);
     assert_announced_after(&bench, RANKS * RP_ANNOUNCE_RANK_NS);
