@@ -248,7 +248,8 @@ ROWS = {
     "two lists of ids": [{"tokens": [1, 2], "input_ids": [3, 4, 5]}],
     "a named text": [{"text": "AAAA", "content": "BB"}],
     "named ids": [{"input_ids": [1, 2], "chosen_ids": [3, 4, 5]}],
-    "a pair with a completion": [{"prompt": "a", "completion": "b", "chosen": "c", "rejected": "d"}],
+    "a pair with a completion": [{"prompt": "a", "completion": "b",
+                                  "chosen": "c", "rejected": "d"}],
 }
 OPTIONS = {"padding": ["--side-column", "w=w:i32"], "a named text": ["--column", "content"],
            "named ids": ["--column", "chosen_ids"]}
