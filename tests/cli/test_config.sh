@@ -52,7 +52,8 @@ equals 3 "$(grep -c "may change on resume, if the same tokens are trained" masks
 
 # ---- check
 status 0 "one.yaml: fine" "$ringpack" config check -c one.yaml
-{ cat one.yaml; echo 'streams: {train: {}, eval: {batch_size: 3, global_batch_size: 4}}'; } >two-streams.yaml
+{ cat one.yaml; echo 'streams: {train: {}, eval: {batch_size: 3, global_batch_size: 4}}'; } \
+    >two-streams.yaml
 refuses "stream eval: two-streams.yaml:6: batch_size" "$ringpack" config check -c two-streams.yaml
 refuses "stream eval: two-streams.yaml:6: batch_size" "$ringpack" doctor -c two-streams.yaml
 grep -v batch_size one.yaml >short.yaml
@@ -126,7 +127,8 @@ status 1 "source web: mask: may change, if the same tokens are trained" \
 many() { printf 'skip: {rows: [%s %s]}\n' "$(seq -s, 10 10 20000)," "$1"; }
 { cat one.yaml; many 30001; } >rows.yaml
 { cat one.yaml; many 30002; } >other-rows.yaml
-status 1 "skip: may change|20000, 30001]|20000, 30002]" "$ringpack" config diff rows.yaml other-rows.yaml
+status 1 "skip: may change|20000, 30001]|20000, 30002]" \
+    "$ringpack" config diff rows.yaml other-rows.yaml
 status 0 "" "$ringpack" config diff rows.yaml rows.yaml
 refuses "expected two configs" "$ringpack" config diff one.yaml
 refuses "nowhere.yaml" "$ringpack" config diff one.yaml nowhere.yaml
