@@ -52,6 +52,10 @@ equals 3 "$(grep -c "may change on resume, if the same tokens are trained" masks
 
 # ---- check
 status 0 "one.yaml: fine" "$ringpack" config check -c one.yaml
+{ cat one.yaml; echo 'streams: {train: {}, eval: {batch_size: 3, global_batch_size: 4}}'; } \
+    >two-streams.yaml
+refuses "stream eval: two-streams.yaml:6: batch_size" "$ringpack" config check -c two-streams.yaml
+refuses "stream eval: two-streams.yaml:6: batch_size" "$ringpack" doctor -c two-streams.yaml
 grep -v batch_size one.yaml >short.yaml
 refuses "batch_size: required" "$ringpack" config check -c short.yaml
 refuses "no such file|absent.bin" \
@@ -105,17 +109,27 @@ status 1 "(200 shards) number 201: (not there)" "$ringpack" config diff shorter.
 echo 'sources: [{name: web, shards: ["a,b"]}]' >comma.yaml
 echo 'sources: [{name: web, shards: [a, b]}]' >commas.yaml
 status 1 "source web: shards" "$ringpack" config diff comma.yaml commas.yaml
-# The order of sources is part of the plan.
+# The order of sources is part of the plan of version 1.
 echo 'sources: [{name: web, path: a.bin}, {name: book, path: b.bin}]' >order.yaml
 echo 'sources: [{name: book, path: b.bin}, {name: web, path: a.bin}]' >other.yaml
-status 1 "place of source web: must stay|place of source book: must stay" \
+status 1 "place of source web: may change|place of source book: may change" \
     "$ringpack" config diff order.yaml other.yaml
-status 1 "" "$ringpack" config diff --json order.yaml other.yaml
+for name in order other; do
+    { cat $name.yaml; echo 'stream_version: 1'; } >old-$name.yaml
+done
+status 1 "" "$ringpack" config diff --json old-order.yaml old-other.yaml
 equals "must stay must stay" "$(field "' '.join(d['at_resume'] for d in r)")"
 equals "1 2" "$(field "r[0]['first'] + ' ' + r[0]['second']")"
 sed 's/eos: 0/eos: 0, mask: none/' one.yaml >unmasked.yaml
 status 1 "source web: mask: may change, if the same tokens are trained" \
     "$ringpack" config diff one.yaml unmasked.yaml
+# A difference far behind in a value.
+many() { printf 'skip: {rows: [%s %s]}\n' "$(seq -s, 10 10 20000)," "$1"; }
+{ cat one.yaml; many 30001; } >rows.yaml
+{ cat one.yaml; many 30002; } >other-rows.yaml
+status 1 "skip: may change|20000, 30001]|20000, 30002]" \
+    "$ringpack" config diff rows.yaml other-rows.yaml
+status 0 "" "$ringpack" config diff rows.yaml rows.yaml
 refuses "expected two configs" "$ringpack" config diff one.yaml
 refuses "nowhere.yaml" "$ringpack" config diff one.yaml nowhere.yaml
 
@@ -184,6 +198,10 @@ mkdir elsewhere
 status 0 "written" "$ringpack" config init corpus/a.bin -o elsewhere/new.yaml
 status 0 "fine" "$ringpack" config check -c elsewhere/new.yaml
 refuses "no such file" "$ringpack" config init corpus/none.bin -o none.yaml
+status 0 "written" "$ringpack" config init corpus/a.bin --checkpoint-dir kept \
+    --stages '[{until: 5 steps}, {packing: concat}]' --skip '{rows: 8}' -o elsewhere/staged.yaml
+status 0 "elsewhere/staged.yaml: fine" "$ringpack" config check -c elsewhere/staged.yaml
+equals "$PWD/kept" "$("$ringpack" config show checkpoint_dir -c elsewhere/staged.yaml)"
 [ ! -e none.yaml ] || fail "a config was written although its corpus is not there"
 refuses "expected the paths" "$ringpack" config init
 status 2 "No such file or directory" "$ringpack" config init corpus/a.bin -o nowhere/new.yaml

@@ -309,3 +309,25 @@ def test_levanter(program, tmp_path, wanted, monkeypatch):
     (cache / "short" / "data").rename(cache / "input_ids" / "data")
     words = ["shard_ledger.json", "ends of rows"]
     refused(program, BARE, "-o", tmp_path / "x", "--column", "input_ids", cache, words=words)
+
+
+def test_a_number_for_each_row_of_hdf5_is_no_document(program, tmp_path):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("tokens", data=numpy.arange(49, dtype="i4"))
+    refused(program, BARE, "-o", tmp_path / "x", tmp_path / "a.h5", words=["a.h5", "`tokens`"])
+    with h5py.File(tmp_path / "a.h5", "a") as file:
+        file.create_dataset("input_ids", data=numpy.arange(98).reshape(49, 2))
+    convert(program, BARE, "-o", tmp_path / "out", tmp_path / "a.h5")
+    assert documents(tmp_path / "out") == numpy.arange(98).reshape(49, 2).tolist()
+
+
+def test_links_in_a_directory_are_counted(program, tmp_path):
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "a.txt").write_text("one")
+    (tmp_path / "b.txt").write_text("two")
+    (tmp_path / "d" / "b.txt").symlink_to("../b.txt")
+    options = ["--tokenizer", "bytes", "-o", tmp_path / "out"]
+    assert "left out: 1 symbolic links" in convert(program, *options, tmp_path / "d")
+    said = convert(program, *options, "--force", tmp_path / "d", tmp_path / "d" / "b.txt")
+    assert "in 2 documents from 2 files" in said

@@ -240,3 +240,46 @@ def test_text_beside_files_of_records_is_left_out(program, tmp_path):
     said = convert(program, BARE, "-o", tmp_path / "out", place)
     assert documents(tmp_path / "out") == wanted
     assert "left out: 1 files of text next to files of records" in said
+
+
+ROWS = {
+    "padding": [{"input_ids": [5, 6, 7, 0], "attention_mask": [1, 1, 1, 0],
+                 "labels": [-100, 6, 7, -100], "w": [1, 2, 3, 4]}],
+    "two lists of ids": [{"tokens": [1, 2], "input_ids": [3, 4, 5]}],
+    "a named text": [{"text": "AAAA", "content": "BB"}],
+    "named ids": [{"input_ids": [1, 2], "chosen_ids": [3, 4, 5]}],
+    "a pair with a completion": [{"prompt": "a", "completion": "b",
+                                  "chosen": "c", "rejected": "d"}],
+}
+OPTIONS = {"padding": ["--side-column", "w=w:i32"], "a named text": ["--column", "content"],
+           "named ids": ["--column", "chosen_ids"]}
+
+
+@pytest.mark.parametrize("case", ROWS)
+def test_lines_are_read_as_rows_of_columns_are(program, tmp_path, case):
+    rows = ROWS[case]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
+    made = []
+    for name in "a.jsonl", "a.parquet":
+        out = tmp_path / name[2:]
+        convert(program, BARE, "--tokenizer", "bytes", *OPTIONS.get(case, ()), "-o", out,
+                tmp_path / name)
+        sides = [path.read_bytes() for path in tmp_path.glob(f"{out.name}.*.col")]
+        spans = [path.read_bytes() for path in tmp_path.glob(f"{out.name}.spans")]
+        made.append((written(out)[:2], sides, spans))
+    assert made[0] == made[1]
+
+
+def test_lines_with_two_readings_are_refused(program, tmp_path):
+    lines = {
+        '{"input_ids": [5, 6, 7], "attention_mask": [1, 0, 1]}': "attention_mask",
+        '{"input_ids": [5, 6, 7], "attention_mask": [1, 1]}': "attention_mask",
+        '{"text": "A", "text": "B"}': "duplicate",
+        '{"other": "A"}': "--column",
+    }
+    for line, word in lines.items():
+        path = tmp_path / "a.jsonl"
+        path.write_text(line)
+        options = ["--column", "content"] if word == "--column" else []
+        refused(program, BARE, *options, "-o", tmp_path / "x", path, words=["a.jsonl:1", word])

@@ -46,8 +46,15 @@ def test_a_config_that_was_edited_since(program, folder, config):
     assert [row["row"] for row in rows_of(program, *given, "--step", 0, "--base-row", 16)][0] == 16
 
 
-def test_the_step_that_drop_last_leaves_out(program, folder, config):
-    config |= VERSION_1 | {"drop_last": True, "num_epochs": 1, "global_batch_size": 16}
+@pytest.mark.parametrize("ends", ["epochs", "limits"])
+def test_the_step_that_drop_last_leaves_out(program, folder, config, ends):
+    config |= {"drop_last": True, "global_batch_size": 16}
+    if ends == "epochs":
+        config |= VERSION_1 | {"num_epochs": 1}
+    else:
+        config["num_epochs"] = "endless"
+        (source,) = config["sources"]
+        config["sources"] = [{"name": "web", "path": source, "max_epochs": 1}]
     engine = Engine(program, folder, {**config, "checkpoint_dir": str(folder / "kept")})
     with Ranks(engine, 2) as ranks:
         last = max(batch["rows"]["row"].max() for turn in ranks.turns() for batch in turn)
@@ -59,7 +66,7 @@ def test_the_step_that_drop_last_leaves_out(program, folder, config):
             assert row["dropped"] == (row["row"] > last)
             assert row["step"] == (None if row["dropped"] else row["row"] // 16)
     document = every[-1]["fragments"][-1]["document"]
-    rows = rows_of(program, folder / "kept", "--document", f"web:{document}")
+    rows = rows_of(program, "-c", folder / "e2e.yaml", "--document", f"web:{document}")
     assert rows and all(row["dropped"] == (row["row"] > last) for row in rows)
     command = [program, "explain", folder / "kept", "--row", str(last + 1)]
     text = subprocess.run(command, capture_output=True, text=True).stdout

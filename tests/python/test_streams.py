@@ -259,6 +259,17 @@ def test_commands_take_a_stream(serve, folder, program, held_out):
     token = folder / "token"
     ask("state", "--step", "1", "-o", token)
     assert ringpack.describe(token)["next_row"] == 3
+    by_name = folder / "by-name"
+    for words in ["served", "--run-dir", folder], ["--run", "served", "--run-dir", folder]:
+        ask("state", *words, "--step", "1", "-o", by_name, of=["--stream", "eval"])
+        assert by_name.read_bytes() == token.read_bytes()
+    assert ask("explain", "--json", "--row", "3", of=[*by_run, "eval"]) == ask(
+        "explain", "--json", "--row", "3", "served.eval", of=["--run-dir", folder])
+    for verb in "state", "explain", "journal":
+        words = [program, verb, *by_run, "nobody", *{"state": ["--step", "1", "-o", by_name],
+                                                     "explain": ["--row", "3"]}.get(verb, ())]
+        done = subprocess.run(words, capture_output=True, text=True)
+        assert done.returncode == 2 and "no stream `nobody`" in done.stderr, done.stderr
     assert "verify: identical" in ask("verify")
     assert "0 FAIL" in ask("doctor")
 

@@ -283,7 +283,10 @@ static int export_state(const struct arguments *arguments)
     }
     if (!copy.run_dir)
         copy.run_dir = of.run_dir;
-    int status = rp_saved_copy(&copy);
+    int code = copy.run && !arguments->line.path && arguments->line.stream
+                   ? rp_cmd_run_stream(copy.run_dir, &copy.run, arguments->line.stream, &error)
+                   : 0;
+    int status = code < 0 ? rp_cmd_report(&error) : rp_saved_copy(&copy);
     rp_cmd_run_free(&of);
     return status;
 }
@@ -316,8 +319,11 @@ static int find_path(struct arguments *arguments, char **directory, struct rp_er
         of.checkpoint_dir = NULL;
         rp_cmd_run_free(&of);
     } else if (line->run || rp_cmd_is_run(arguments->path)) {
-        code = rp_cmd_run_directory(line->run_dir, line->run ? line->run : arguments->path,
-                                    directory, error);
+        const char *run = line->run ? line->run : arguments->path;
+        if (line->stream)
+            code = rp_cmd_run_stream(line->run_dir, &run, line->stream, error);
+        if (code == 0)
+            code = rp_cmd_run_directory(line->run_dir, run, directory, error);
         if (code == -RP_E_GONE && !line->run)
             return 0; /* the word is a path that does not exist */
     }

@@ -26,15 +26,19 @@ int rp_cmd_config_read(struct rp_cmd_line *arguments, struct rp_error *error)
     return code;
 }
 
+int rp_cmd_config_end_at(struct rp_cmd_line *arguments, const void *state, size_t bytes)
+{
+    struct rp_error error = {0};
+    rp_version_keep(arguments->config, state, bytes);
+    int code = rp_config_finish(arguments->config, &error);
+    return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
+}
+
 int rp_cmd_config_finish_at(struct rp_cmd_line *arguments, const void *state, size_t bytes)
 {
     struct rp_error error = {0};
     int code = rp_cmd_config_read(arguments, &error);
-    if (code == 0) {
-        rp_version_keep(arguments->config, state, bytes);
-        code = rp_config_finish(arguments->config, &error);
-    }
-    return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
+    return code < 0 ? rp_cmd_report(&error) : rp_cmd_config_end_at(arguments, state, bytes);
 }
 
 int rp_cmd_config_finish_at_file(struct rp_cmd_line *arguments, const char *path)

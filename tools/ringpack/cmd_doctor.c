@@ -13,6 +13,7 @@
 #include "corpus/eos.h"
 #include "flow/descriptors.h"
 #include "flow/flow.h"
+#include "other_streams.h"
 #include "server/server.h"
 #include "shm/ring.h"
 #include "stream.h"
@@ -39,8 +40,13 @@ static bool describes_run(const struct rp_cmd_line *arguments)
 static int read_config(struct rp_cmd_line *arguments)
 {
     struct rp_error error;
-    if (describes_run(arguments))
-        return rp_cmd_config_finish(arguments);
+    if (describes_run(arguments)) {
+        int status = rp_cmd_config_finish(arguments);
+        if (status == RP_EXIT_FINE && rp_other_streams_is_for(arguments) &&
+            rp_other_streams_check(arguments, &error) < 0)
+            return rp_cmd_report(&error);
+        return status;
+    }
     for (size_t i = 0; i < arguments->setting_count; i++)
         if (rp_config_set(arguments->config, arguments->settings[i].key,
                           arguments->settings[i].text, &error) < 0)

@@ -76,7 +76,7 @@ static const struct rp_option own_options[] = {
 static int check(void *argument)
 {
     const struct arguments *a = argument;
-    if (a->start.is_given && (a->fresh || a->state_path))
+    if (a->start.is_given + a->fresh + (a->state_path != NULL) > 1)
         return rp_cmd_misuse("serve",
                              "--start-step, --state and --fresh are starting points: give one");
     return RP_EXIT_FINE;

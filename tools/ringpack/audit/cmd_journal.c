@@ -3,6 +3,7 @@
 #include "audit/digests.h"
 #include "audit/log.h"
 #include "cmd.h"
+#include "cmd_run.h"
 #include "options.h"
 
 struct arguments {
@@ -52,8 +53,13 @@ int rp_cmd_journal(int argc, char **argv)
         return RP_EXIT_TROUBLE;
     const struct rp_cmd_line *line = &arguments.line;
     const char *name = line->run ? line->run : line->words[0];
-    int code = line->path ? rp_audit_log_open_of(&log, line->path, line->run_dir, &error)
-                          : rp_audit_log_open(&log, name, line->run_dir, &error);
+    bool chooses = line->stream && !line->path && rp_cmd_is_run(name);
+    int code = chooses ? rp_cmd_run_stream(line->run_dir, &name, line->stream, &error) : 0;
+    log = (struct rp_audit_log){.path = NULL};
+    if (code == 0)
+        code = line->path
+                   ? rp_audit_log_open_of(&log, line->path, line->stream, line->run_dir, &error)
+                   : rp_audit_log_open(&log, name, line->run_dir, &error);
     if (code == -RP_E_EMPTY && !line->path && rp_audit_is_digests(name))
         code = rp_fail(&error, code, "give one of its files",
                        "%s: expected a run journal, found a folder of digests", name);

@@ -30,7 +30,8 @@ RP_MUST_CHECK int rp_audit_log_open(struct rp_audit_log *log, const char *name, 
 /** The same of the run that a config is of: where its engine says, or, if none is running, in the
  * checkpoint directory of the config. */
 RP_MUST_CHECK int rp_audit_log_open_of(struct rp_audit_log *log, const char *config_path,
-                                       const char *run_dir, struct rp_error *error);
+                                       const char *stream, const char *run_dir,
+                                       struct rp_error *error);
 void rp_audit_log_close(struct rp_audit_log *log);
 
 /** Text or number of an entry; NULL or `otherwise` if it is absent. */

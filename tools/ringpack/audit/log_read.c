@@ -94,12 +94,12 @@ int rp_audit_log_open(struct rp_audit_log *log, const char *name, const char *ru
     return code < 0 ? code : read_file(log, error);
 }
 
-int rp_audit_log_open_of(struct rp_audit_log *log, const char *config_path, const char *run_dir,
-                         struct rp_error *error)
+int rp_audit_log_open_of(struct rp_audit_log *log, const char *config_path, const char *stream,
+                         const char *run_dir, struct rp_error *error)
 {
     struct rp_run_of of;
     *log = (struct rp_audit_log){.path = NULL};
-    int code = rp_cmd_run_of(config_path, NULL, &of, error);
+    int code = rp_cmd_run_of(config_path, stream, &of, error);
     if (code == 0)
         code = ask_run(log, of.run, run_dir ? run_dir : of.run_dir, error);
     if (code < 0 && code != -RP_E_TIMEOUT && of.checkpoint_dir)

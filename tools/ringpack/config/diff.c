@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* diff.c — `ringpack config diff A B`: the differing keys of two configs, and whether a run of one
  * may resume with the other. Defaults count as given, and no value is derived, so an explicit
- * default equals a missing line. Sources are compared by their names, and by their order, which the
- * plan depends on. */
+ * default equals a missing line. Sources are compared by their names, and by their order, on which
+ * the plan of version 1 depends. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bits.h"
@@ -12,11 +14,13 @@
 #include "config/keys.h"
 
 #define SHARDS "shards"
-#define MUST_STAY "must stay"
+#define TEXT_BYTES RP_KEYS_STAGE_BYTES /* no value is longer than a file of a config */
+#define SHOWN_BYTES 400u /* of a longer value, from a little before the difference on */
 
 struct differences {
     json_t *list; /* NULL = print lines */
     size_t count;
+    char *first, *second; /* values of both, TEXT_BYTES each */
 };
 
 static void note(struct differences *found, const char *what, const char *had, const char *has,
@@ -30,6 +34,31 @@ static void note(struct differences *found, const char *what, const char *had, c
                                         rp_cmd_json_text(has), "at_resume", at_resume));
     else
         printf("%s: %s\n  - %s\n  + %s\n", what, at_resume, had, has);
+}
+
+/* The part of a value that is shown; `at`: its first byte that differs. */
+static void cut_value(const char *value, size_t at, char shown[RP_KEYS_VALUE_BYTES])
+{
+    size_t begin = at > SHOWN_BYTES / 4 ? at - SHOWN_BYTES / 4 : 0;
+    if (strlen(value) < RP_KEYS_VALUE_BYTES)
+        snprintf(shown, RP_KEYS_VALUE_BYTES, "%s", value);
+    else
+        snprintf(shown, RP_KEYS_VALUE_BYTES, "(from byte %zu on) %.*s", begin, (int)SHOWN_BYTES,
+                 value + begin);
+}
+
+/* Compare the two values of a key. */
+static void compare_values(struct differences *found, const char *what, const char *at_resume)
+{
+    char had[RP_KEYS_VALUE_BYTES], has[RP_KEYS_VALUE_BYTES];
+    size_t at = 0;
+    while (found->first[at] && found->first[at] == found->second[at])
+        at++;
+    if (found->first[at] == found->second[at])
+        return;
+    cut_value(found->first, at, had);
+    cut_value(found->second, at, has);
+    note(found, what, had, has, at_resume);
 }
 
 /* A source without a name is known by its first shard, which will give it its name. */
@@ -79,7 +108,7 @@ static void compare_shards(struct differences *found, const char *what,
 static void compare_source(struct differences *found, const struct rp_config_source *had,
                            const struct rp_config_source *has)
 {
-    char first[RP_KEYS_VALUE_BYTES], second[RP_KEYS_VALUE_BYTES], what[RP_KEYS_VALUE_BYTES];
+    char what[RP_KEYS_VALUE_BYTES];
     for (const struct rp_config_key *key = rp_config_source_keys(); key->name; key++) {
         if (!strcmp(key->name, "path"))
             continue; /* the same as shards */
@@ -88,11 +117,22 @@ static void compare_source(struct differences *found, const struct rp_config_sou
             compare_shards(found, what, had, has);
             continue;
         }
-        rp_config_source_value_text(had, key->name, first, sizeof first);
-        rp_config_source_value_text(has, key->name, second, sizeof second);
-        if (strcmp(first, second) != 0)
-            note(found, what, first, second, rp_keys_of_source_at_resume(key->name));
+        rp_config_source_value_text(had, key->name, found->first, TEXT_BYTES);
+        rp_config_source_value_text(has, key->name, found->second, TEXT_BYTES);
+        compare_values(found, what, rp_keys_of_source_at_resume(key->name));
     }
+}
+
+/* A new run without the key is of the newest version. */
+static uint32_t version_of(const struct rp_config *config)
+{
+    return config->stream_version ? config->stream_version : RP_STREAM_VERSION_NEW;
+}
+
+/* Version 2 knows sources by their names; version 1 knows their order, and it has no more. */
+static const char *in_version_2(const struct rp_config *had, const char *words)
+{
+    return version_of(had) == 1 ? "must stay" : words;
 }
 
 /* Both configs have the same sources. */
@@ -107,7 +147,7 @@ static void compare_places(struct differences *found, const struct rp_config *ha
         snprintf(first, sizeof first, "%" PRIu32, i + 1);
         snprintf(second, sizeof second, "%" PRId64, place + 1);
         if (place != i)
-            note(found, what, first, second, MUST_STAY);
+            note(found, what, first, second, in_version_2(had, "may change"));
     }
 }
 
@@ -122,13 +162,15 @@ static void compare_sources(struct differences *found, const struct rp_config *h
         if (place >= 0)
             compare_source(found, &had->sources[i], &has->sources[place]);
         else
-            note(found, "source", name, "(not there)", MUST_STAY);
+            note(found, "source", name, "(not there)",
+                 in_version_2(had, "may change, once no row needs it (`removed`)"));
     }
     for (uint32_t i = 0; i < has->source_count; i++) {
         if (find_source(had, name_of(&has->sources[i])) >= 0)
             continue;
         are_same = false;
-        note(found, "source", "(not there)", name_of(&has->sources[i]), MUST_STAY);
+        note(found, "source", "(not there)", name_of(&has->sources[i]),
+             in_version_2(had, "may change, at a stage"));
     }
     if (are_same) /* else the places follow from the missing sources */
         compare_places(found, had, has);
@@ -151,30 +193,18 @@ static void compare_stages(struct differences *found, const struct rp_config *ha
     }
 }
 
-/* A new run without the key is of the version that the other config names. */
-static bool is_same_version(const struct rp_config *had, const struct rp_config *has)
-{
-    uint32_t versions[] = {had->stream_version, has->stream_version};
-    for (size_t i = 0; i < RP_ARRAY_COUNT(versions); i++)
-        if (versions[i] == 0)
-            versions[i] = RP_STREAM_VERSION_NEW;
-    return versions[0] == versions[1];
-}
-
 static void compare(struct differences *found, const struct rp_config *had,
                     const struct rp_config *has)
 {
-    char first[RP_KEYS_VALUE_BYTES], second[RP_KEYS_VALUE_BYTES];
     const struct rp_config_key *keys = rp_config_keys();
     for (size_t i = 0; keys[i].name; i++) {
         if (!strcmp(keys[i].name, "sources") || !strcmp(keys[i].name, "stages"))
             continue;
-        if (!strcmp(keys[i].name, "stream_version") && is_same_version(had, has))
+        if (!strcmp(keys[i].name, "stream_version") && version_of(had) == version_of(has))
             continue;
-        rp_keys_value(had, i, first);
-        rp_keys_value(has, i, second);
-        if (strcmp(first, second) != 0)
-            note(found, keys[i].name, first, second, rp_keys_at_resume(keys[i].name));
+        rp_keys_value(had, i, found->first, TEXT_BYTES);
+        rp_keys_value(has, i, found->second, TEXT_BYTES);
+        compare_values(found, keys[i].name, rp_keys_at_resume(keys[i].name));
     }
     compare_sources(found, had, has);
     compare_stages(found, had, has);
@@ -192,9 +222,15 @@ int rp_keys_diff(const struct rp_keys_arguments *arguments)
         rp_config_init(&configs[i]);
     for (size_t i = 0; i < 2 && code >= 0; i++)
         code = rp_config_read(&configs[i], arguments->words[i], &error);
-    struct differences found = {.list = arguments->json ? json_array() : NULL};
+    struct differences found = {.list = arguments->json ? json_array() : NULL,
+                                .first = malloc(TEXT_BYTES),
+                                .second = malloc(TEXT_BYTES)};
+    if (code >= 0 && (!found.first || !found.second))
+        code = rp_fail(&error, -ENOMEM, NULL, "out of memory for the values of keys");
     if (code >= 0)
         compare(&found, &configs[0], &configs[1]);
+    free(found.first);
+    free(found.second);
     for (size_t i = 0; i < 2; i++)
         rp_config_free(&configs[i]);
     return rp_cmd_end_diff(code, found.list, found.count, &error);

@@ -58,15 +58,18 @@ static void write_sources(FILE *out, const struct rp_config *config)
 static void write_key(FILE *out, const struct rp_config *config, size_t i)
 {
     const struct rp_config_key *key = &rp_config_keys()[i];
-    char value[RP_KEYS_VALUE_BYTES];
+    static char value[RP_KEYS_STAGE_BYTES];
     if (!strcmp(key->name, "sources")) {
         write_sources(out, config);
         return;
     }
     if (config->lines[i] != 0) {
-        rp_keys_value(config, i, value);
+        rp_keys_value(config, i, value, sizeof value);
         fprintf(out, "%s: ", key->name);
-        write_text(out, value);
+        if (value[0] == '[' || value[0] == '{') /* YAML on one line, as the option was */
+            fputs(value, out);
+        else
+            write_text(out, value);
         fprintf(out, " # %s\n", key->help);
     } else {
         bool is_described = key->standard[0] == '(';
@@ -103,6 +106,29 @@ static int fill(struct rp_config *config, const struct rp_keys_arguments *argume
     return code < 0 ? code : 0;
 }
 
+static bool is_relative(const char *path)
+{
+    return path[0] && path[0] != '/' && !rp_url_is(path) && strcmp(path, "none") != 0;
+}
+
+static int write_out_keys(struct rp_config *config, const char *here, struct rp_error *error)
+{
+    char value[RP_KEYS_VALUE_BYTES];
+    int code = 0;
+    for (size_t i = 0; rp_config_keys()[i].name && code >= 0; i++) {
+        if (config->lines[i] == 0 || strcmp(rp_config_keys()[i].type, "path") != 0)
+            continue;
+        rp_keys_value(config, i, value, sizeof value);
+        if (!is_relative(value))
+            continue;
+        char *whole = rp_asprintf("%s/%s", here, value);
+        code = whole ? rp_config_set(config, rp_config_keys()[i].name, whole, error)
+                     : rp_fail(error, -ENOMEM, NULL, "out of memory for a path");
+        free(whole);
+    }
+    return code < 0 ? code : 0;
+}
+
 /* Paths in a config are relative to it. Paths of the command line are relative to the working
  * directory, so they are written out for a config in another directory. */
 static int write_out_paths(struct rp_config *config, const char *output, struct rp_error *error)
@@ -125,6 +151,8 @@ static int write_out_paths(struct rp_config *config, const char *output, struct 
             code = rp_fail(error, -ENOMEM, NULL, "out of memory for a path");
         }
     }
+    if (code == 0)
+        code = write_out_keys(config, here, error);
     free(here);
     return code;
 }

@@ -56,13 +56,13 @@ const char *rp_keys_of_source_at_resume(const char *key)
     return "must stay";
 }
 
-void rp_keys_value(const struct rp_config *config, size_t i, char text[RP_KEYS_VALUE_BYTES])
+void rp_keys_value(const struct rp_config *config, size_t i, char *text, size_t bytes)
 {
     const struct rp_config_key *key = &rp_config_keys()[i];
     if (config->lines[i] == 0)
-        snprintf(text, RP_KEYS_VALUE_BYTES, "%s", key->standard);
+        snprintf(text, bytes, "%s", key->standard);
     else
-        rp_config_value_text(config, key->name, text, RP_KEYS_VALUE_BYTES);
+        rp_config_value_text(config, key->name, text, bytes);
 }
 
 bool rp_keys_source_value(const struct rp_config_source *source, const struct rp_config_key *key,
@@ -150,7 +150,7 @@ static json_t *value_json(const struct rp_config *config, size_t i)
         return stages_json(config);
     if (!strcmp(key->name, STREAMS) && config->streams.count)
         return streams_json(config);
-    rp_keys_value(config, i, value);
+    rp_keys_value(config, i, value, sizeof value);
     bool is_described = config->lines[i] == 0 && key->standard[0] == '(';
     return is_described ? json_null() : rp_cmd_json_text(value);
 }
@@ -197,7 +197,7 @@ static void print_key(const struct rp_config *config, size_t i)
     bool is_stages = config->stages.count && !strcmp(key->name, STAGES);
     write_origin(config, i, origin, sizeof origin);
     if (!is_sources && !is_stages)
-        rp_keys_value(config, i, value);
+        rp_keys_value(config, i, value, sizeof value);
     printf("%-22s %-18s %-12s %s\n", key->name, origin,
            is_sources ? "must stay" : rp_keys_at_resume(key->name), value);
     for (uint32_t s = 0; is_sources && s < config->source_count; s++)
@@ -236,7 +236,7 @@ static int print_value(const struct rp_config *config, size_t i)
         print_stages(config);
         return RP_EXIT_FINE;
     }
-    rp_keys_value(config, i, value);
+    rp_keys_value(config, i, value, sizeof value);
     if (config->lines[i] != 0 || value[0] != '(')
         printf("%s\n", value);
     return RP_EXIT_FINE;

@@ -4,6 +4,7 @@
 
 #include "cmd.h"
 #include "config/keys.h"
+#include "other_streams.h"
 
 #define ACTIONS "keys, show, check, diff, init, stream or contract"
 
@@ -27,6 +28,15 @@ static int read_config(struct rp_cmd_line *arguments)
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
 }
 
+static int check(const struct rp_keys_arguments *arguments)
+{
+    struct rp_error error;
+    if (rp_other_streams_is_for(&arguments->line) &&
+        rp_other_streams_check(&arguments->line, &error) < 0)
+        return rp_cmd_report(&error);
+    return rp_keys_check(arguments, arguments->line.config);
+}
+
 static int run(void *input, const struct rp_config *config)
 {
     struct rp_keys_arguments *arguments = input;
@@ -39,7 +49,7 @@ static int run(void *input, const struct rp_config *config)
     if (!strcmp(action, "show"))
         return rp_keys_show(arguments, arguments->line.config);
     if (!strcmp(action, "check"))
-        return rp_keys_check(arguments, arguments->line.config);
+        return check(arguments);
     if (!strcmp(action, "diff"))
         return rp_keys_diff(arguments);
     if (!strcmp(action, "init"))

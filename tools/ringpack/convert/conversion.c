@@ -211,6 +211,9 @@ static void print_summary(const struct rp_conversion *conversion, const struct r
                conversion->options->tokenizer.special_tokens
                    ? "tokens (--special-tokens)"
                    : "text; with --special-tokens they become tokens");
+    if (inputs->links > 0)
+        printf("left out: %s symbolic links in directories; name a link to read its file\n",
+               rp_cmd_count_text(inputs->links, a));
     if (inputs->beside > 0)
         printf("left out: %s files of text next to files of records\n",
                rp_cmd_count_text(inputs->beside, a));

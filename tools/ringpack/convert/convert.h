@@ -88,6 +88,7 @@ struct rp_inputs {
     size_t count, capacity;
     uint64_t bytes;
     uint64_t unreadable;      /* directories that could not be listed */
+    uint64_t links;           /* links to files, left out: their content may be there as well */
     uint64_t beside;          /* text and .json in a directory of another form, left out */
     const struct rp_form *as; /* the form of all of them; NULL: by name */
     const char *const *globs; /* select among the files of directories, by base name, or by path */
@@ -161,6 +162,7 @@ struct rp_ids {
     const void *at;
     uint32_t width;
     size_t count;
+    size_t padding; /* ids after them that the line has and its attention mask excludes */
     struct rp_trained trained;
     const struct rp_entries *sides; /* entries of each wanted column; NULL: they are in the queue */
     bool has_ends;                  /* none are put around it */

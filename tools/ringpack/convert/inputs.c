@@ -41,11 +41,13 @@ static int add_entry(struct rp_inputs *inputs, FTS *tree, FTSENT *entry, size_t 
     bool regular = entry->fts_info == FTS_F && S_ISREG(entry->fts_statp->st_mode);
     if (data_set)
         fts_set(tree, entry, FTS_SKIP);
-    else if (!regular && !is_link_to_blob(entry))
-        return 0;
     const char *below = entry->fts_path + root_length;
     below += strspn(below, "/");
-    if (!rp_inputs_select(inputs, below))
+    bool is_link = entry->fts_info == FTS_SL && !is_link_to_blob(entry);
+    if ((!data_set && !regular && entry->fts_info != FTS_SL) || !rp_inputs_select(inputs, below))
+        return 0;
+    inputs->links += is_link;
+    if (is_link)
         return 0;
     const struct rp_form *form = rp_form_of(entry->fts_path);
     if (form->reading == RP_READ_REFUSED) /* skipped and counted, as any other binary file */

@@ -26,7 +26,7 @@ static int fail_id(struct rp_convert *convert, const char *key, const json_t *it
                    struct rp_error *error)
 {
     char expected[128], found[64];
-    snprintf(expected, sizeof expected, "token ids from 0 to 2147483647 in `%s`", key);
+    snprintf(expected, sizeof expected, "token ids from 0 to 2147483647 in `%.60s`", key);
     if (json_is_integer(item))
         snprintf(found, sizeof found, "%" JSON_INTEGER_FORMAT, json_integer_value(item));
     else
@@ -34,12 +34,41 @@ static int fail_id(struct rp_convert *convert, const char *key, const json_t *it
     return rp_convert_fail_line(convert, -RP_E_FORMAT, expected, found, error);
 }
 
+/* Excludes the ids at the end whose attention mask is 0, as columns.py does. */
+static int take_padding(struct rp_convert *convert, json_t *object, const char *key,
+                        struct rp_ids *ids, struct rp_error *error)
+{
+    json_t *mask = field(object, "attention_mask");
+    size_t whole = ids->count, ones = 0, i = 0;
+    if (!mask || !strcmp(key, "attention_mask"))
+        return 0;
+    if (json_array_size(mask) != whole)
+        return rp_convert_fail_line(
+            convert, -RP_E_FORMAT, "a list `attention_mask` of as many numbers as there are ids",
+            json_is_array(mask) ? "another number" : rp_convert_json_kind(mask), error);
+    for (; i < whole; i++) {
+        json_t *entry = json_array_get(mask, i);
+        bool is_number = json_is_number(entry) || json_is_boolean(entry);
+        bool is_one = json_is_true(entry) || json_number_value(entry) != 0;
+        if (!is_number || (is_one && ones < i))
+            break;
+        ones += is_one;
+    }
+    if (i < whole)
+        return rp_convert_fail_line(convert, -RP_E_FORMAT,
+                                    "ones and then zeros in `attention_mask`", "something else",
+                                    error);
+    ids->count = ones;
+    ids->padding = whole - ones;
+    return 0;
+}
+
 static int add_tokens(struct rp_convert *convert, json_t *object, const char *key,
                       struct rp_error *error)
 {
     json_t *list = json_object_get(object, key);
-    char expected[64];
-    snprintf(expected, sizeof expected, "a list of token ids in `%s`", key);
+    char expected[128];
+    snprintf(expected, sizeof expected, "a list of token ids in `%.80s`", key);
     if (!json_is_array(list))
         return rp_convert_fail_line(convert, -RP_E_FORMAT, expected, rp_convert_json_kind(list),
                                     error);
@@ -65,22 +94,27 @@ static int add_tokens(struct rp_convert *convert, json_t *object, const char *ke
         code = rp_tokenizer_flush(&convert->tokenizer, error);
     struct rp_ids ids = {.at = tokens, .width = sizeof *tokens, .count = count};
     if (code == 0)
+        code = take_padding(convert, object, key, &ids, error);
+    if (code == 0)
         code = rp_trained_line(convert, object, &ids, error);
-    if (code == 0 && count > 0)
+    if (code == 0 && ids.count > 0)
         code = rp_convert_sides_queue(convert, object, 1, error);
-    if (code == 0 && count > 0)
+    if (code == 0 && ids.count > 0)
         code = rp_convert_sink(convert, &ids, error);
-    convert->counts.too_small += count == 0;
+    convert->counts.too_small += code == 0 && ids.count == 0;
     free(tokens);
     return code;
 }
 
-static int add_text(struct rp_convert *convert, json_t *object, struct rp_error *error)
+static int add_text(struct rp_convert *convert, json_t *object, const char *key,
+                    struct rp_error *error)
 {
-    json_t *text = field(object, "text");
+    json_t *text = field(object, key);
+    char expected[128];
+    snprintf(expected, sizeof expected, "a string in `%.80s`", key);
     if (!json_is_string(text))
-        return rp_convert_fail_line(convert, -RP_E_FORMAT, "a string in `text`",
-                                    rp_convert_json_kind(text), error);
+        return rp_convert_fail_line(convert, -RP_E_FORMAT, expected, rp_convert_json_kind(text),
+                                    error);
     size_t bytes = json_string_length(text);
     if (bytes == 0 || bytes < convert->min_bytes) {
         convert->counts.too_small++;
@@ -197,20 +231,47 @@ static int add_preference(struct rp_convert *convert, json_t *object, const char
     return send_line(convert, object, chat, is_text, error);
 }
 
+/* The field that --column names: ids, a text, or `messages`. */
+static int add_named(struct rp_convert *convert, json_t *object, const char *line, size_t bytes,
+                     struct rp_error *error)
+{
+    const char *key = convert->column;
+    json_t *value = json_object_get(object, key);
+    char expected[128];
+    if (json_is_null(value)) {
+        convert->counts.too_small++;
+        return 0;
+    }
+    if (json_is_array(value) && !strcmp(key, "messages")) {
+        const struct rp_chat chat = {.text = line, .bytes = bytes, .ask = RP_ASK_CHATS};
+        return send_line(convert, object, chat, false, error);
+    }
+    if (json_is_array(value))
+        return add_tokens(convert, object, key, error);
+    if (value)
+        return add_text(convert, object, key, error);
+    snprintf(expected, sizeof expected, "an object with `%.80s`, as --column says", key);
+    return rp_convert_fail_line(convert, -RP_E_FORMAT, expected,
+                                json_is_object(object) ? "none of that name" : "no object", error);
+}
+
+/* Fields are taken in the order of columns.py. */
 static int add_object(struct rp_convert *convert, json_t *object, const char *line, size_t bytes,
                       struct rp_error *error)
 {
     static const char *const empty[] = {"tokens", "input_ids", "text", "messages"};
-    const char *key = field(object, "tokens") ? "tokens" : "input_ids";
+    const char *key = field(object, "input_ids") ? "input_ids" : "tokens";
+    if (convert->column)
+        return add_named(convert, object, line, bytes, error);
     if (field(object, key))
         return add_tokens(convert, object, key, error);
     if (field(object, "text"))
-        return add_text(convert, object, error);
-    if (field(object, "chosen") && field(object, "rejected"))
-        return add_preference(convert, object, line, bytes, error);
+        return add_text(convert, object, "text", error);
     if (field(object, "messages") ||
         (json_object_get(object, "prompt") && json_object_get(object, "completion")))
         return add_chat(convert, object, line, bytes, error);
+    if (field(object, "chosen") && field(object, "rejected"))
+        return add_preference(convert, object, line, bytes, error);
     for (size_t i = 0; i < RP_ARRAY_COUNT(empty); i++)
         if (json_object_get(object, empty[i])) { /* it is null */
             convert->counts.too_small++;
@@ -236,7 +297,7 @@ static int add_line(struct rp_convert *convert, const char *line, size_t bytes,
     if (blank == bytes)
         return 0;
     json_error_t reason;
-    json_t *object = json_loadb(line, bytes, JSON_ALLOW_NUL, &reason);
+    json_t *object = json_loadb(line, bytes, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &reason);
     convert->bad_line = false;
     code = object ? add_object(convert, object, line, bytes, error)
                   : rp_convert_fail_line(convert, -RP_E_FORMAT, "a JSON object on one line",

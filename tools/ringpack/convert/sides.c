@@ -148,16 +148,22 @@ int rp_convert_sides_queue(struct rp_convert *convert, json_t *object, uint32_t 
     return code;
 }
 
+/* Entries of padding are left out with its ids. */
 static int check_lengths(const struct rp_convert *convert, const struct line *line,
-                         const struct rp_entries *entries, size_t ids, struct rp_error *error)
+                         struct rp_entries *entries, const struct rp_ids *document,
+                         struct rp_error *error)
 {
-    for (uint32_t i = 0; i < convert->sides->count; i++)
+    size_t ids = document->count + document->padding;
+    for (uint32_t i = 0; i < convert->sides->count; i++) {
         if (!entries[i].is_number && entries[i].count != ids)
             return rp_fail(error, -RP_E_FORMAT, RP_CONVERT_MEND,
                            "%s:%" PRIu64 ": `%s`: expected %zu values, as the document has ids, "
                            "found %" PRIu64,
                            line->path, line->number, convert->sides->columns[i].place, ids,
                            entries[i].count);
+        if (!entries[i].is_number)
+            entries[i].count = document->count;
+    }
     return 0;
 }
 
@@ -186,5 +192,5 @@ int rp_convert_sides_take(struct rp_convert *convert, const struct rp_ids *ids,
         entries[i].at = at + sizeof *entries;
         at += whole_bytes(&entries[i]);
     }
-    return check_lengths(convert, &line, entries, ids->count, error);
+    return check_lengths(convert, &line, entries, ids, error);
 }

@@ -79,7 +79,7 @@ int rp_trained_line(struct rp_convert *convert, json_t *object, struct rp_ids *i
         return code;
     json_t *entries = json_object_get(object, name);
     code = rp_mask_origin(origin, name, &convert->mask, error);
-    if (code == 0 && json_array_size(entries) != ids->count)
+    if (code == 0 && json_array_size(entries) != ids->count + ids->padding)
         code = fail_line(convert, name, "as many entries as there are ids", RP_CONVERT_MEND, error);
     convert->runs.count = 0;
     uint32_t shift = origin->rule.of_next;

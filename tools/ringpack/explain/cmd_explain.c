@@ -129,7 +129,7 @@ static uint32_t find_columns(FILE *out)
 static const struct rp_printer *form_of(const struct arguments *arguments)
 {
     const char *path = arguments->output ? arguments->output : "";
-    if (arguments->json || rp_text_has_suffix(path, ".json"))
+    if (arguments->json || (!arguments->csv && rp_text_has_suffix(path, ".json")))
         return &rp_json_printer;
     if (arguments->csv || rp_text_has_suffix(path, ".csv"))
         return &rp_csv_printer;

@@ -77,13 +77,26 @@ static void report(const struct making *making, bool json)
            rp_cmd_seconds_text(making->seconds, seconds), landmarks->added);
 }
 
+/* The first source that no limit ends; NULL: the stream ends. */
+static const struct rp_config_source *find_endless(const struct rp_config *config)
+{
+    for (uint32_t i = 0; i < config->source_count; i++) {
+        const struct rp_config_limits *limits = &config->sources[i].limits;
+        if (config->stream_version == 1 ? config->num_epochs == 0
+                                        : limits->max_epochs == 0 && limits->max_tokens == 0)
+            return &config->sources[i];
+    }
+    return NULL;
+}
+
 int rp_make_landmarks(const struct rp_config *config, uint64_t rows, bool json,
                       struct rp_error *error)
 {
     struct making making = {0};
-    if (rows == 0 && config->num_epochs == 0)
+    const struct rp_config_source *endless = rows == 0 ? find_endless(config) : NULL;
+    if (endless)
         return rp_fail(error, -RP_E_USAGE, "give `--rows N`: landmarks are made up to row N",
-                       "this stream has no end: num_epochs is 0");
+                       "this stream may have no end: source %.256s has no limit", endless->name);
     rp_interrupt_catch();
     int code = rp_walk_open(&making.walk, config, NULL, 0, NULL, error);
     if (code < 0)

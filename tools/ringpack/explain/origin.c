@@ -116,13 +116,22 @@ static bool is_config(const char *path)
     return is_one;
 }
 
+/* A running engine, and which of its streams. */
+static int take_engine(struct rp_origin *origin, const char *run, const char *run_dir,
+                       struct rp_error *error)
+{
+    const char *stream = rp_cmd_config_given(&origin->line, "stream");
+    int code = stream ? rp_cmd_run_stream(run_dir, &run, stream, error) : 0;
+    return code < 0 ? code : rp_origin_of_engine(origin, run, run_dir, error);
+}
+
 /* The word of the command line: a path, or the name of a run where no such path is. */
 static int take_word(struct rp_origin *origin, const char *run_dir, struct rp_error *error)
 {
     struct stat info;
     const char *word = origin->path;
     if (!origin->line.path && rp_cmd_is_run(word)) {
-        int code = rp_origin_of_engine(origin, word, run_dir, error);
+        int code = take_engine(origin, word, run_dir, error);
         return code != -RP_E_GONE
                    ? code
                    : rp_fail(error, code, "give a checkpoint, a directory of them, or a run",
@@ -146,15 +155,22 @@ int rp_origin_finish(struct rp_cmd_line *arguments)
     int code = 0;
     const char *run_dir = rp_cmd_config_given(arguments, "run_dir");
     origin->path = arguments->words[0];
-    if (origin->path)
+    /* A config says which stream of a state is meant; a checkpoint and a run give the config. */
+    bool reads_first = arguments->path ||
+                       (describes && origin->path && rp_cmd_is_state(origin->path));
+    if (reads_first)
+        code = rp_cmd_config_read(arguments, &error);
+    if (code == 0 && origin->path)
         code = take_word(origin, run_dir, &error);
-    else if (!describes && run)
-        code = rp_origin_of_engine(origin, run, run_dir, &error);
-    else if (!describes)
+    else if (code == 0 && !describes && run)
+        code = take_engine(origin, run, run_dir, &error);
+    else if (code == 0 && !describes)
         code = rp_fail(&error, -RP_E_USAGE, "give `-c CONFIG`, a checkpoint, or the name of a run",
                        "no stream was named");
+    if (code == 0 && !reads_first)
+        code = rp_cmd_config_read(arguments, &error);
     return code < 0 ? rp_cmd_report(&error)
-                    : rp_cmd_config_finish_at(arguments, origin->token, origin->token_bytes);
+                    : rp_cmd_config_end_at(arguments, origin->token, origin->token_bytes);
 }
 
 void rp_origin_free(struct rp_origin *origin)

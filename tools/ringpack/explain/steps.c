@@ -18,7 +18,7 @@ struct rp_steps rp_steps_of(const struct rp_config *config, uint64_t base_row)
         .batches = batches,
         .sizes = rp_hash64(batches->stages, batches->count * sizeof *batches->stages),
         .ranks = config->dp_world_size,
-        .drop_last = config->drop_last && config->num_epochs,
+        .drop_last = config->drop_last,
         .is_counted = true};
 }
 

@@ -254,6 +254,14 @@ def read_hdf5(request):
             return
         found = {name: file[name] for name in file if is_wanted(request, name)}
         found = {name: data for name, data in found.items() if hasattr(data, "shape") and data.ndim}
+        flat = [name for name, data in found.items()
+                if data.ndim == 1 and data.dtype.kind in "iubf"]
+        if flat and (flat == list(found) or request["column"] in flat):
+            raise Refused("format", f"{request['path']}: data set `{flat[0]}`: expected rows of "
+                                    "ids, found one number for each row",
+                          "write [rows, length] or rows of variable length, or name another "
+                          "--column")
+        found = {name: data for name, data in found.items() if name not in flat}
         total = max((len(data) for data in found.values()), default=0)
         for name, data in found.items():
             if len(data) != total:
