@@ -26,6 +26,7 @@ import signal
 import socket
 import struct
 import sys
+import time
 import types
 
 SERVER = "RP_WARM_PYTHON"  # names the server's socket
@@ -76,7 +77,6 @@ class WarmPython:
 
     def _serve(self):
         import subprocess
-        import time
 
         command = [sys.executable, "-IS", HERE, "server", self.place, "frameworks"]
         environment = {**os.environ, **self.environment}
@@ -204,13 +204,15 @@ def serve(place, modules):
 
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it ends with its parent
     os.environ["OMP_NUM_THREADS"] = "1"  # libgomp and OpenBLAS read it when they are loaded
-    import_modules(modules)
-    gc.collect()
-    gc.freeze()  # the modules are not searched for garbage in each process
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(place + ".new")
     listener.listen(64)
-    os.rename(place + ".new", place)
+    os.rename(place + ".new", place)  # commands wait from now on, and do not import by themselves
+    gc.disable()
+    import_modules(modules)
+    gc.enable()
+    gc.collect()
+    gc.freeze()  # the modules are not searched for garbage in each process
     connection = accept(listener)
     words, command = receive(connection), peer_of(connection)
     worker = os.fork()
@@ -364,11 +366,15 @@ def run(python, *arguments):
 
 
 def ask_test_server(name, words):
-    """Returns without a server."""
+    """Returns without a server. One that imports its modules is waited for."""
+    if TEST_SERVERS not in os.environ or os.environ.get("RP_LONG") == "1":
+        return
     connection = socket.socket(socket.AF_UNIX)
-    place = os.path.join(os.environ.get(TEST_SERVERS, ""), name)
-    if os.environ.get("RP_LONG") != "1" and connection.connect_ex(place) == 0:
-        send(connection, words)
+    place = os.path.join(os.environ[TEST_SERVERS], name)
+    for _ in range(100):  # ten seconds, for the first tests; it begins to listen at once
+        if connection.connect_ex(place) == 0:
+            send(connection, words)
+        time.sleep(0.1)
 
 
 def test(name, *arguments):
