@@ -33,6 +33,9 @@ SERVER = "RP_WARM_PYTHON"  # names the server's socket
 TEST_SERVERS = "RP_WARM_TESTS"  # the folder of serve_tests
 MODULES = {
     "plain": ("numpy",),
+    "convert": (  # pyarrow imports pandas at its first array
+        "numpy", "pandas", "pyarrow.compute", "pyarrow.ipc", "pyarrow.parquet", "tokenizers",
+    ),
     "torch": ("numpy", "torch"),
     "frameworks": (
         "numpy", "torch._dynamo", "torch.distributed.run", "transformers.trainer", "lightning",
@@ -59,7 +62,7 @@ def warm_python():
 class WarmPython:
     """A server, the environment in which commands use it, and the command `python`."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, modules="frameworks"):
         paths, self.process = [os.path.dirname(sys.executable), os.environ["PATH"]], None
         self.python, self.environment = sys.executable, {"PATH": os.pathsep.join(paths)}
         if os.environ.get("RP_LONG") == "1":
@@ -73,12 +76,12 @@ class WarmPython:
             (commands / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
             (commands / name).chmod(0o755)
         self.environment = {SERVER: self.place, "PATH": os.pathsep.join([str(commands), *paths])}
-        self._serve()
+        self._serve(modules)
 
-    def _serve(self):
+    def _serve(self, modules):
         import subprocess
 
-        command = [sys.executable, "-IS", HERE, "server", self.place, "frameworks"]
+        command = [sys.executable, "-IS", HERE, "server", self.place, modules]
         environment = {**os.environ, **self.environment}
         self.process = subprocess.Popen(command, env=environment, cwd=os.path.dirname(self.place))
         while not os.path.exists(self.place):
