@@ -11,7 +11,7 @@ import numpy
 import pytest
 import ringpack
 from mask_kit import index
-from convert_kit import WORKER_PYTHON
+from convert_kit import worker_python
 from stream_kit import PATIENCE, Corpus
 
 
@@ -23,7 +23,7 @@ def column(program, folder, sources, name, path, *options, check=True):
         check=check,
         capture_output=True,
         text=True,
-        env={**os.environ, **WORKER_PYTHON},
+        env={**os.environ, **worker_python()},
     )
 
 

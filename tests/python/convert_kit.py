@@ -1,24 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shared by the tests of `ringpack convert`."""
 
+import atexit
+import functools
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy
+from warm_python import SERVER, WarmPython
 
 DTYPES = {4: "<i4", 8: "<u2"}
 WORKER_PYTHON = {"RINGPACK_PYTHON": sys.executable}
+PLACES = os.environ.get("PYTHONPATH")
 # Packages that tools/setup keeps apart: small ones without their dependencies, and with RP_LONG set
 # the large ones.
 BESIDE = Path(sys.prefix) / "beside"
 LONG = Path(sys.prefix) / "long" if "RP_LONG" in os.environ else None
 
 
+@functools.cache
+def warm_worker():
+    """A Python that has imported what most workers do."""
+    folder, owner = tempfile.TemporaryDirectory(), os.getpid()
+    warm = WarmPython(Path(folder.name), "convert")
+    atexit.register(lambda: os.getpid() == owner and (warm.close(), folder.cleanup()))
+    return {"RINGPACK_PYTHON": warm.python, SERVER: warm.environment.get(SERVER, "")}
+
+
+def worker_python(given=()):
+    """Its variables; a test that chooses modules by PYTHONPATH has a worker that imports them."""
+    if dict(os.environ, **dict(given)).get("PYTHONPATH") != PLACES:
+        return WORKER_PYTHON
+    return warm_worker()
+
+
 def start(program, *options, **keywords):
     """Begin a conversion; its output goes to pipes."""
-    environment = {**os.environ, **WORKER_PYTHON, **keywords.pop("env", {})}
+    given = keywords.pop("env", {})
+    environment = {**os.environ, **worker_python(given), **given}
     command = [str(word) for word in (program, "convert", *options)]
     keywords = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **keywords}
     return subprocess.Popen(command, env=environment, **keywords)

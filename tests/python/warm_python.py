@@ -26,12 +26,16 @@ import signal
 import socket
 import struct
 import sys
+import time
 import types
 
 SERVER = "RP_WARM_PYTHON"  # names the server's socket
 TEST_SERVERS = "RP_WARM_TESTS"  # the folder of serve_tests
 MODULES = {
     "plain": ("numpy",),
+    "convert": (  # pyarrow imports pandas at its first array
+        "numpy", "pandas", "pyarrow.compute", "pyarrow.ipc", "pyarrow.parquet", "tokenizers",
+    ),
     "torch": ("numpy", "torch"),
     "frameworks": (
         "numpy", "torch._dynamo", "torch.distributed.run", "transformers.trainer", "lightning",
@@ -58,7 +62,7 @@ def warm_python():
 class WarmPython:
     """A server, the environment in which commands use it, and the command `python`."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, modules="frameworks"):
         paths, self.process = [os.path.dirname(sys.executable), os.environ["PATH"]], None
         self.python, self.environment = sys.executable, {"PATH": os.pathsep.join(paths)}
         if os.environ.get("RP_LONG") == "1":
@@ -72,13 +76,12 @@ class WarmPython:
             (commands / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
             (commands / name).chmod(0o755)
         self.environment = {SERVER: self.place, "PATH": os.pathsep.join([str(commands), *paths])}
-        self._serve()
+        self._serve(modules)
 
-    def _serve(self):
+    def _serve(self, modules):
         import subprocess
-        import time
 
-        command = [sys.executable, "-IS", HERE, "server", self.place, "frameworks"]
+        command = [sys.executable, "-IS", HERE, "server", self.place, modules]
         environment = {**os.environ, **self.environment}
         self.process = subprocess.Popen(command, env=environment, cwd=os.path.dirname(self.place))
         while not os.path.exists(self.place):
@@ -204,13 +207,15 @@ def serve(place, modules):
 
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it ends with its parent
     os.environ["OMP_NUM_THREADS"] = "1"  # libgomp and OpenBLAS read it when they are loaded
-    import_modules(modules)
-    gc.collect()
-    gc.freeze()  # the modules are not searched for garbage in each process
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(place + ".new")
     listener.listen(64)
-    os.rename(place + ".new", place)
+    os.rename(place + ".new", place)  # commands wait from now on, and do not import by themselves
+    gc.disable()
+    import_modules(modules)
+    gc.enable()
+    gc.collect()
+    gc.freeze()  # the modules are not searched for garbage in each process
     connection = accept(listener)
     words, command = receive(connection), peer_of(connection)
     worker = os.fork()
@@ -364,11 +369,15 @@ def run(python, *arguments):
 
 
 def ask_test_server(name, words):
-    """Returns without a server."""
+    """Returns without a server. One that imports its modules is waited for."""
+    if TEST_SERVERS not in os.environ or os.environ.get("RP_LONG") == "1":
+        return
     connection = socket.socket(socket.AF_UNIX)
-    place = os.path.join(os.environ.get(TEST_SERVERS, ""), name)
-    if os.environ.get("RP_LONG") != "1" and connection.connect_ex(place) == 0:
-        send(connection, words)
+    place = os.path.join(os.environ[TEST_SERVERS], name)
+    for _ in range(100):  # ten seconds, for the first tests; it begins to listen at once
+        if connection.connect_ex(place) == 0:
+            send(connection, words)
+        time.sleep(0.1)
 
 
 def test(name, *arguments):
