@@ -267,12 +267,10 @@ static int check_waiting(const struct rp_token2 *token, wide *waiting, struct rp
     int code = 0;
     if (!of)
         return rp_fail(error, -ENOMEM, NULL, "no memory for the sums of a token");
-    for (uint32_t i = 0; i < snapshot->fifo_count; i++) /* no overflow: pieces are below 2^27 */
-        of[snapshot->fifo[i].source] += snapshot->fifo[i].length;
-    for (uint32_t i = 0; i < snapshot->pool_count; i++)
-        of[snapshot->pool[i].piece.source] += snapshot->pool[i].piece.length;
-    for (uint32_t i = 0; i < snapshot->open_piece_count; i++)
-        of[snapshot->open_pieces[i].source] += snapshot->open_pieces[i].length;
+    for (uint64_t i = 0; i < rp_snapshot_pieces(snapshot); i++) {
+        const struct rp_item_piece *piece = rp_snapshot_piece(snapshot, i);
+        of[piece->source] += piece->length; /* no overflow: pieces are below 2^27 */
+    }
     *waiting = 0;
     for (uint32_t j = 0; j < count && code == 0; j++) {
         const struct rp_source_state *state = &token->sources[j].state;

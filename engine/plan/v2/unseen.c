@@ -131,15 +131,10 @@ static int check_prints(const struct opening *opening, const struct rp_planner_t
 
 static int add_pieces(struct opening *opening, const struct rp_snapshot *snapshot, uint32_t source)
 {
-    uint64_t pieces = (uint64_t)snapshot->fifo_count + snapshot->pool_count +
-                      snapshot->open_piece_count;
+    uint64_t pieces = rp_snapshot_pieces(snapshot);
     int code = allocate_waiting(opening, pieces);
     for (uint64_t i = 0; i < pieces && code == 0; i++) {
-        uint64_t in_pool = i - snapshot->fifo_count, in_rows = in_pool - snapshot->pool_count;
-        const struct rp_item_piece *piece = i < snapshot->fifo_count ? &snapshot->fifo[i]
-                                            : in_pool < snapshot->pool_count
-                                                ? &snapshot->pool[in_pool].piece
-                                                : &snapshot->open_pieces[in_rows];
+        const struct rp_item_piece *piece = rp_snapshot_piece(snapshot, i);
         if (piece->source == source && piece->offset == 0)
             code = add_waiting(opening, piece->item, piece->length);
     }
