@@ -139,7 +139,7 @@ static void fill_header(struct making *making, const struct rp_stream_position *
     struct rp_calendar_chains chains = rp_calendar_chains(making->calendar, position->next_row);
     bool is_concat = stage->packing == RP_PACKING_CONCAT;
     making->token.header = (struct rp_token2_header){
-        .magic = RP_STREAM_TOKEN_MAGIC,
+        .magic = RP_TOKEN_MAGIC,
         .version = RP_TOKEN_VERSION_CALENDAR,
         .seed = fixed->seed,
         .next_row = position->next_row,

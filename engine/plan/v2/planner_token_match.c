@@ -409,8 +409,7 @@ static int match_history(const struct rp_token2_resume *resume, const struct rp_
                                           text);
     if (bytes == token->header.history_bytes && strcmp(text, token->history) == 0)
         return 0;
-    return RP_STREAM_TOKEN_DAMAGED(resume->error,
-                                   ": its history is not that of its stages and records");
+    return RP_TOKEN_DAMAGED(resume->error, ": its history is not that of its stages and records");
 }
 
 /* Stages that are begun may name a source that left the config without a word. */

@@ -186,8 +186,7 @@ static int read_token(struct opening *opening, const struct rp_token2 *token)
 
 /* ---- version 1 ------------------------------------------------------------------------------- */
 
-#define CUT_SHORT(opening)                                                                         \
-    RP_STREAM_TOKEN_DAMAGED((opening)->error, ": its records do not fill its bytes")
+#define CUT_SHORT(opening) RP_TOKEN_DAMAGED((opening)->error, ": its records do not fill its bytes")
 
 static int check_first(const struct opening *opening, const struct rp_state_header *header)
 {
@@ -204,8 +203,8 @@ static int check_first(const struct opening *opening, const struct rp_state_head
                        opening->source->number);
     if (header->shuffle > RP_SHUFFLE_BLOCK || header->source_count > RP_SOURCES_MAX ||
         (blocks && (header->block_documents == 0 || header->window_blocks == 0)))
-        return RP_STREAM_TOKEN_DAMAGED(opening->error, ": shuffle %u of %" PRIu32 " sources",
-                                       header->shuffle, header->source_count);
+        return RP_TOKEN_DAMAGED(opening->error, ": shuffle %u of %" PRIu32 " sources",
+                                header->shuffle, header->source_count);
     return 0;
 }
 
@@ -214,9 +213,8 @@ static int read_cursor(struct opening *opening, const struct rp_state_header *he
 {
     struct rp_unseen *unseen = opening->unseen;
     if (source->documents == 0 || source->documents >> 63 || cursor->position >= source->documents)
-        return RP_STREAM_TOKEN_DAMAGED(opening->error,
-                                       ": position %" PRIu64 " of %" PRIu64 " documents",
-                                       cursor->position, source->documents);
+        return RP_TOKEN_DAMAGED(opening->error, ": position %" PRIu64 " of %" PRIu64 " documents",
+                                cursor->position, source->documents);
     *unseen = (struct rp_unseen){
         .documents = source->documents,
         .before = cursor->epoch > 0 ? source->documents : 0,
@@ -241,8 +239,8 @@ static int add_first_piece(struct opening *opening, uint32_t source, uint64_t do
     if (source != opening->source->number || offset > 0)
         return 0;
     if (document >= opening->unseen->documents)
-        return RP_STREAM_TOKEN_DAMAGED(opening->error, ": document %" PRIu64 " waits, of %" PRIu64,
-                                       document, opening->unseen->documents);
+        return RP_TOKEN_DAMAGED(opening->error, ": document %" PRIu64 " waits, of %" PRIu64,
+                                document, opening->unseen->documents);
     return add_waiting(opening, document, length);
 }
 
