@@ -9,6 +9,7 @@
 
 #include "base/bits.h"
 #include "base/mem.h"
+#include "plan/link.h"
 #include "plan/v2/planner_state.h"
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -76,21 +77,6 @@ static int go_back(struct rp_planner *plan, const struct rp_stores_saved *saved,
     return rp_stores_restore(&plan->stores, &saved->snapshot, error);
 }
 
-/* The fragments are hashed in place, then a record of fixed size with their hash: one hash over all
- * would need a copy of the fragments. */
-static void add_to_digest(struct rp_planner *plan, const struct rp_row_draft *draft)
-{
-    struct {
-        struct rp_hash128 before;
-        uint64_t row;
-        uint32_t fragments, padding;
-        struct rp_hash128 content;
-    } const link = {plan->digest, plan->planned, draft->count, plan->stores.seq_len - draft->tokens,
-                    rp_hash128(draft->fragments, draft->count * sizeof *draft->fragments)};
-    RP_STATIC_ASSERT(sizeof link == 48, "STREAM2.md section 15");
-    plan->digest = rp_hash128(&link, sizeof link);
-}
-
 static int make_row(struct rp_stores *stores, struct rp_error *error)
 {
     rp_draft_begin(stores);
@@ -131,9 +117,11 @@ static int plan_row(struct rp_planner *plan, struct rp_error *error)
     if (stores->draft.count == 0) /* only a forged state can be like this */
         return rp_fail(error, -RP_E_CORRUPT, "use the state of another checkpoint",
                        "the state does not fit the stream: a waiting document gives no row");
+    uint32_t padding = stores->seq_len - stores->draft.tokens;
     stores->feed.counts.emitted += stores->draft.tokens;
-    stores->feed.counts.padding += stores->seq_len - stores->draft.tokens;
-    add_to_digest(plan, &stores->draft);
+    stores->feed.counts.padding += padding;
+    plan->digest = rp_plan_link(plan->digest, plan->planned, stores->draft.fragments,
+                                stores->draft.count, padding);
     plan->planned++;
     return 1;
 }
