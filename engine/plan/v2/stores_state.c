@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/bits.h"
 #include "base/mem.h"
 #include "plan/v2/stores.h"
 
