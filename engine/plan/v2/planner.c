@@ -163,26 +163,15 @@ static int reserve_window(struct rp_deal_window *window, uint32_t rows, struct r
 
 static int reserve_fragments(struct rp_deal_window *window, uint64_t wanted)
 {
-    uint64_t used = window->fragments_used;
-    if (wanted <= window->fragments_capacity)
-        return 0;
-    wanted = rp_max_u64(2 * wanted, 1024);
-    struct rp_fragment *fragments = rp_calloc(wanted, sizeof *fragments);
-    uint32_t *epochs = rp_calloc(wanted, sizeof *epochs);
-    if (!fragments || !epochs) {
-        free(fragments);
-        free(epochs);
+    size_t capacity = window->fragments_capacity, epochs_capacity = capacity;
+    struct rp_fragment *fragments = rp_grow(window->fragments, &capacity, wanted,
+                                            sizeof *fragments);
+    window->fragments = fragments ? fragments : window->fragments;
+    uint32_t *epochs = rp_grow(window->epochs, &epochs_capacity, wanted, sizeof *epochs);
+    window->epochs = epochs ? epochs : window->epochs;
+    if (!fragments || !epochs)
         return -ENOMEM;
-    }
-    if (used > 0) {
-        memcpy(fragments, window->fragments, used * sizeof *fragments);
-        memcpy(epochs, window->epochs, used * sizeof *epochs);
-    }
-    free(window->fragments);
-    free(window->epochs);
-    window->fragments = fragments;
-    window->epochs = epochs;
-    window->fragments_capacity = wanted;
+    window->fragments_capacity = capacity;
     return 0;
 }
 
