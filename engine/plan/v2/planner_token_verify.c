@@ -329,16 +329,11 @@ int rp_token2_verify(const struct rp_token2 *token, const struct rp_calendar *ca
         .was = stage_before(calendar, token->header.window_first),
         .error = error,
     };
-    int code = check_joined(&check);
-    if (code == 0)
-        code = check_start(&check);
-    if (code == 0)
-        code = check_visits(&check);
-    if (code == 0)
-        code = check_places(&check);
-    if (code == 0)
-        code = check_skipped(&check);
-    if (code == 0)
-        code = check_queues(&check);
-    return code < 0 ? code : check_open_rows(&check);
+    static int (*const steps[])(const struct check *) = {
+        check_joined,  check_start,  check_visits,   check_places,
+        check_skipped, check_queues, check_open_rows};
+    int code = 0;
+    for (size_t i = 0; i < RP_ARRAY_COUNT(steps) && code == 0; i++)
+        code = steps[i](&check);
+    return code;
 }
