@@ -96,18 +96,23 @@ static inline uint64_t rp_load_u64(const void *p)
     memcpy(&v, p, sizeof v);
     return v;
 }
+/* Binary search in a range whose elements before some place satisfy `is_before`, an expression of
+ * the variable `middle`. At the end, low and high are that place. */
+#define RP_PARTITION(low, high, middle, is_before)                                                 \
+    while ((low) < (high)) {                                                                       \
+        const __typeof__(low) middle = (low) + ((high) - (low)) / 2;                               \
+        if (is_before)                                                                             \
+            (low) = middle + 1;                                                                    \
+        else                                                                                       \
+            (high) = middle;                                                                       \
+    }
 /* How many entries of an array, whose u64 at `offset` ascends, have at most `most` there. */
 static inline uint32_t rp_count_up_to(const void *entries, uint32_t count, size_t entry_bytes,
                                       size_t offset, uint64_t most)
 {
     uint32_t low = 0, high = count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (rp_load_u64((const char *)entries + middle * entry_bytes + offset) <= most)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    RP_PARTITION(low, high, middle,
+                 rp_load_u64((const char *)entries + middle * entry_bytes + offset) <= most)
     return low;
 }
 #define RP_COUNT_UP_TO(entries, count, member, most)                                               \

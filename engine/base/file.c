@@ -326,3 +326,9 @@ char *rp_path_directory(const char *path)
         return strdup(".");
     return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
 }
+
+const char *rp_path_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}

@@ -127,5 +127,7 @@ RP_MUST_CHECK int rp_map_hash(const struct rp_map *map, struct rp_hash128 *hash,
 
 /** The part of `path` before the last '/', or "."; the caller frees it. NULL when out of memory. */
 char *rp_path_directory(const char *path);
+/** The part behind it. */
+const char *rp_path_name(const char *path);
 
 #endif

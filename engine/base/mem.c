@@ -28,6 +28,17 @@ void *rp_grow(void *array, size_t *capacity, size_t needed, size_t size)
     return grown;
 }
 
+void *rp_append(void **array, size_t count, size_t size)
+{
+    if (count == 0 || rp_is_pow2(count)) {
+        void *grown = reallocarray(*array, count ? 2 * count : 1, size);
+        if (!grown)
+            return NULL;
+        *array = grown;
+    }
+    return memset((char *)*array + size * count, 0, size);
+}
+
 void *rp_calloc_aligned(size_t alignment, size_t bytes)
 {
     size_t rounded = rp_align_up(bytes ? bytes : 1, alignment);

@@ -18,6 +18,17 @@ static inline void *rp_calloc(size_t count, size_t size)
  * as NULL with a capacity of 0. Returns NULL only when out of memory: the array is as it was. */
 void *rp_grow(void *array, size_t *capacity, size_t needed, size_t size);
 
+/** A zeroed element behind the `count` elements of an array that is only grown by this function: it
+ * has room for the next power of two. NULL when out of memory: the array is as it was. */
+void *rp_append(void **array, size_t count, size_t size);
+/* The same; `count` is one more then. */
+#define RP_APPEND(array, count)                                                                    \
+    ({                                                                                             \
+        __typeof__(array) added_ = rp_append((void **)&(array), (count), sizeof *(array));         \
+        (count) += added_ != NULL;                                                                 \
+        added_;                                                                                    \
+    })
+
 /** Zeroed memory aligned to `alignment` (a power of two); free with free(). */
 void *rp_calloc_aligned(size_t alignment, size_t bytes);
 

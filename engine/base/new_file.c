@@ -15,13 +15,6 @@
 #include "base/mem.h"
 #include "base/out_dir.h"
 
-/* The last name of a path. */
-static const char *name_in(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 /* Give a nameless file a temporary name, because linkat(2) cannot replace a file and rename(2) can;
  * or create a file of such a name. */
 static int add_name(struct rp_new_file *new_file, int dir, struct rp_error *error)
@@ -34,9 +27,9 @@ static int add_name(struct rp_new_file *new_file, int dir, struct rp_error *erro
         if (!name)
             return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", new_file->path);
         if (!is_nameless)
-            new_file->fd = openat(dir, name_in(name),
+            new_file->fd = openat(dir, rp_path_name(name),
                                   O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-        if (is_nameless ? linkat(AT_FDCWD, self, dir, name_in(name), AT_SYMLINK_FOLLOW) == 0
+        if (is_nameless ? linkat(AT_FDCWD, self, dir, rp_path_name(name), AT_SYMLINK_FOLLOW) == 0
                         : new_file->fd >= 0) {
             new_file->temporary = name;
             return 0;
@@ -89,7 +82,7 @@ int rp_new_file_rename(struct rp_new_file *new_file, struct rp_error *error)
     const char *name;
     int dir = rp_out_dir_of(new_file->path, &name, error);
     int code = dir < 0 ? dir : new_file->temporary ? 0 : add_name(new_file, dir, error);
-    if (code == 0 && renameat(dir, name_in(new_file->temporary), dir, name) < 0)
+    if (code == 0 && renameat(dir, rp_path_name(new_file->temporary), dir, name) < 0)
         code = rp_file_fail(error, new_file->path, "replace");
     if (dir >= 0)
         close(dir);
@@ -143,7 +136,7 @@ static bool is_temporary_of(const char *name, const char *file)
 
 void rp_new_file_sweep(const char *path)
 {
-    const char *file = name_in(path);
+    const char *file = rp_path_name(path);
     char *directory = rp_path_directory(path);
     DIR *stream = directory ? opendir(directory) : NULL;
     for (struct dirent *entry; stream && (entry = readdir(stream)) != NULL;)

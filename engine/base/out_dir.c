@@ -241,9 +241,8 @@ int rp_out_dir_open_read(const char *path, struct rp_error *error)
 
 int rp_out_dir_of(const char *path, const char **name, struct rp_error *error)
 {
-    const char *slash = strrchr(path, '/');
     char *directory = rp_path_directory(path);
-    *name = slash ? slash + 1 : path;
+    *name = rp_path_name(path);
     int dir = directory ? open_path(path, directory, false, 0, error)
                         : rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
     free(directory);

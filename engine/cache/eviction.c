@@ -70,13 +70,7 @@ static uint32_t find_key(const struct rp_eviction *eviction, struct rp_hash128 k
 {
     const struct rp_eviction_key wanted = {.key = key};
     uint32_t low = 0, high = eviction->options->object_count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (compare_keys(&eviction->by_key[middle], &wanted) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    RP_PARTITION(low, high, middle, compare_keys(&eviction->by_key[middle], &wanted) < 0)
     return low;
 }
 

@@ -24,7 +24,8 @@
 #define LOCK_WAIT_MS 2000u
 #define SAY_NS 60000000000u
 
-int rp_cache_writer_lock(struct rp_cache *cache, uint32_t wait_ms)
+/* Take the lock of the directory, with a valid count. Negative: not now. */
+static int take_lock(struct rp_cache *cache, uint32_t wait_ms)
 {
     int code = rp_quota_lock(&cache->quota, wait_ms);
     if (code == RP_QUOTA_UNKNOWN) {
@@ -246,7 +247,7 @@ static void do_job(struct rp_cache *cache, const struct rp_cache_job *job)
         rp_a64_add_relaxed(&cache->declined_bytes, job->bytes);
         return;
     }
-    int code = rp_cache_writer_lock(cache, LOCK_WAIT_MS);
+    int code = take_lock(cache, LOCK_WAIT_MS);
     if (code == -EWOULDBLOCK) { /* the holder may be stopped: do not wait for each job */
         rp_a64_add_relaxed(&cache->declined_bytes, job->bytes);
         rp_cache_backoff_once(&cache->writes);
@@ -266,7 +267,7 @@ static void do_job(struct rp_cache *cache, const struct rp_cache_job *job)
  * and it makes room, because the last run may have had a larger limit. */
 static void begin(struct rp_cache *cache)
 {
-    int code = rp_cache_writer_lock(cache, LOCK_WAIT_MS);
+    int code = take_lock(cache, LOCK_WAIT_MS);
     if (code < 0)
         return;
     if (rp_eviction_scan(&cache->eviction) == 0)

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/bits.h"
+#include "base/mem.h"
 #include "base/text.h"
 
 static const char prefix[] = "checkpoint-";
@@ -58,15 +58,10 @@ static int newest_first(const void *a, const void *b)
 
 static int listing_add(struct rp_listing *listing, const struct rp_name *name)
 {
-    /* The capacity is always a power of two. */
-    if (rp_is_pow2(listing->count) || listing->count == 0) {
-        size_t capacity = listing->count ? listing->count * 2 : 1;
-        struct rp_name *names = reallocarray(listing->names, capacity, sizeof *names);
-        if (!names)
-            return -ENOMEM;
-        listing->names = names;
-    }
-    listing->names[listing->count++] = *name;
+    struct rp_name *added = RP_APPEND(listing->names, listing->count);
+    if (!added)
+        return -ENOMEM;
+    *added = *name;
     return 0;
 }
 

@@ -165,13 +165,11 @@ static int find_markers(const struct rp_locked_dir *locked, struct rewound **lis
         struct rewound found;
         if (!parse_marker(&found, entry->d_name))
             continue;
-        struct rewound *list = reallocarray(*list_out, *count_out + 1, sizeof found);
-        if (list) {
-            list[(*count_out)++] = found;
-            *list_out = list;
-        } else {
+        struct rewound *added = RP_APPEND(*list_out, *count_out);
+        if (added)
+            *added = found;
+        else
             code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for a list", locked->path);
-        }
     }
     closedir(stream);
     return code;

@@ -126,13 +126,11 @@ int rp_set_aside_list(int dir, const char *path, struct rp_set_aside **list_out,
         }
         rp_listing_free(&listing);
         close(inner);
-        struct rp_set_aside *list = reallocarray(*list_out, *count_out + 1, sizeof found);
-        if (!list) {
+        struct rp_set_aside *added = RP_APPEND(*list_out, *count_out);
+        if (added)
+            *added = found;
+        else
             code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for a list", path);
-            break;
-        }
-        list[(*count_out)++] = found;
-        *list_out = list;
     }
     closedir(stream);
     return code;

@@ -30,11 +30,6 @@
 #define BRACE_PATTERNS_MAX 65536u
 #define GLOB_DEPTH_MAX 128u
 
-static int compare_texts(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 int rp_first_twin(char *const *texts, size_t count, const char **twin_out, struct rp_error *error)
 {
     *twin_out = NULL;
@@ -43,7 +38,7 @@ int rp_first_twin(char *const *texts, size_t count, const char **twin_out, struc
         return rp_fail(error, -ENOMEM, NULL, "out of memory while comparing names");
     if (count)
         memcpy(sorted, texts, count * sizeof *sorted);
-    qsort(sorted, count, sizeof *sorted, compare_texts);
+    qsort(sorted, count, sizeof *sorted, rp_text_compare);
     for (size_t i = 1; i < count && !*twin_out; i++)
         if (!strcmp(sorted[i - 1], sorted[i]))
             *twin_out = sorted[i];
@@ -201,7 +196,7 @@ static void tidy_matches(struct rp_config_source *found, uint32_t first)
     uint32_t kept = first;
     if (found->shard_count > first)
         qsort(found->shards + first, found->shard_count - first, sizeof *found->shards,
-              compare_texts);
+              rp_text_compare);
     for (uint32_t i = first; i < found->shard_count; i++) {
         if (kept > first && !strcmp(found->shards[kept - 1], found->shards[i]))
             free(found->shards[i]);
@@ -280,7 +275,7 @@ static int list_unlisted(const struct objects *objects, uint32_t first, struct r
         if (!file)
             code = rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards");
         else if (listed == 0 || !bsearch(&file, found->shards + first, listed,
-                                         sizeof *found->shards, compare_texts))
+                                         sizeof *found->shards, rp_text_compare))
             code = rp_paths_add(files, file, error);
         if (code == 0 && files->count > indexes->count)
             code = rp_paths_add(indexes, index, error);

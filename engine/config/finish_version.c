@@ -40,9 +40,9 @@ void rp_config_place_text(const struct rp_config *config, const char *key,
         snprintf(text, bytes, "%.200s:%u:%u: ", at.path, at.line, at.column);
 }
 
-struct rp_key_place rp_config_source_place(const struct rp_config *config,
-                                           const struct rp_config_source *source,
-                                           enum rp_source_key_index key)
+static struct rp_key_place source_key_place(const struct rp_config *config,
+                                            const struct rp_config_source *source,
+                                            enum rp_source_key_index key)
 {
     struct rp_config_place place = source->places[key];
     if (source->line == 0)
@@ -52,7 +52,7 @@ struct rp_key_place rp_config_source_place(const struct rp_config *config,
 }
 
 #define FAIL_SOURCE(config, source, key, hint, error, ...)                                         \
-    rp_key_fail(rp_config_source_place(config, source, RP_SOURCE_KEY_##key), #key, hint, error,    \
+    rp_key_fail(source_key_place(config, source, RP_SOURCE_KEY_##key), #key, hint, error,          \
                 __VA_ARGS__)
 
 /* ---- one version or the other ---------------------------------------------------------------- */
@@ -83,11 +83,10 @@ static int check_source_of_1(const struct rp_config *config, const struct rp_con
     const struct rp_key *dropped = &rp_source_key_table[RP_SOURCE_KEY_drop_untrained];
     for (size_t i = 0; i < RP_ARRAY_COUNT(later); i++)
         if (source->places[later[i]].line)
-            return fail_later(config, rp_config_source_place(config, source, later[i]),
+            return fail_later(config, source_key_place(config, source, later[i]),
                               rp_source_key_table[later[i]].name, "this key", error);
     if (rp_key_is(dropped, source, "fragment"))
-        return fail_later(config,
-                          rp_config_source_place(config, source, RP_SOURCE_KEY_drop_untrained),
+        return fail_later(config, source_key_place(config, source, RP_SOURCE_KEY_drop_untrained),
                           dropped->name, "`fragment`", error);
     if (source->weight == 0)
         return FAIL_SOURCE(config, source, weight,

@@ -469,13 +469,10 @@ RP_MUST_CHECK int rp_config_finish_sides(struct rp_config *config, struct rp_err
 /** Set `batches` (batches.c). The stages are finished. */
 RP_MUST_CHECK int rp_config_finish_batches(struct rp_config *config, struct rp_error *error);
 
-/** The place of a key of the config; of a part of a nested key; of a key of a source. */
+/** The place of a key of the config; of a part of a nested key. */
 struct rp_key_place rp_config_key_place(const struct rp_config *config, enum rp_key_index key);
 struct rp_key_place rp_config_nested_place(const struct rp_config *config, enum rp_key_index key,
                                            struct rp_config_place place);
-struct rp_key_place rp_config_source_place(const struct rp_config *config,
-                                           const struct rp_config_source *source,
-                                           enum rp_source_key_index key);
 
 /** rp_key_fail at the place of a key of the config. */
 #define RP_KEY_FAIL(config, key, hint, error, ...)                                                 \

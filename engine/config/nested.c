@@ -16,21 +16,6 @@
 #define RANGES_MAX (1u << 20)
 #define PAIRS_MAX (1u << 20)
 
-/* Append a zeroed element to an array whose room is the next power of two. NULL: out of memory. */
-static void *append(void **array, uint32_t *count, size_t bytes)
-{
-    if (*count == 0 || rp_is_pow2(*count)) {
-        void *grown = reallocarray(*array, *count ? 2 * (size_t)*count : 1, bytes);
-        if (!grown)
-            return NULL;
-        *array = grown;
-    }
-    void *element = (char *)*array + bytes * (*count)++;
-    memset(element, 0, bytes);
-    return element;
-}
-#define APPEND(list, array) append((void **)&(list)->array, &(list)->count, sizeof *(list)->array)
-
 static struct rp_config_place in_text(struct rp_key_place place)
 {
     return (struct rp_config_place){place.line, place.column};
@@ -172,7 +157,7 @@ static int read_range(struct rp_yaml *reader, const char *name, struct rp_config
         return code;
     if (ranges->count == RANGES_MAX)
         return rp_key_fail(place, name, NULL, reader->error, "more than %u ranges", RANGES_MAX);
-    struct rp_config_range *range = APPEND(ranges, ranges);
+    struct rp_config_range *range = RP_APPEND(ranges->ranges, ranges->count);
     if (!range)
         return rp_key_no_memory(reader->error);
     range->place = in_text(place);
@@ -245,7 +230,7 @@ static int add_repeat(struct rp_yaml *reader, const struct rp_key *key,
     struct rp_config_repeat added = {.count = (uint32_t)count,
                                      .expression = strdup(expression),
                                      .place = in_text(rp_yaml_place(reader, value))};
-    if (!added.expression || !APPEND(repeats, entries)) {
+    if (!added.expression || !RP_APPEND(repeats->entries, repeats->count)) {
         free(added.expression);
         return rp_key_no_memory(reader->error);
     }
@@ -339,7 +324,7 @@ static int add_pair(struct rp_yaml *reader, const struct rp_key *key,
     if (++reader->pairs > PAIRS_MAX)
         return rp_key_fail(rp_yaml_place(reader, node), key->name, NULL, reader->error,
                            "the stages name sources more than %u times", PAIRS_MAX);
-    struct rp_config_of_source *added = APPEND(map, pairs);
+    struct rp_config_of_source *added = RP_APPEND(map->pairs, map->count);
     if (!added || !(added->name = strdup(name)))
         return rp_key_no_memory(reader->error);
     added->place = in_text(rp_yaml_place(reader, node));
@@ -371,7 +356,7 @@ static int add_stage(struct rp_yaml *reader, const struct rp_key *key,
     if (stages->count == STAGES_MAX)
         return rp_key_fail(rp_yaml_place(reader, node), key->name, NULL, reader->error,
                            "more than %u stages", STAGES_MAX);
-    struct rp_config_stage *stage = APPEND(stages, stages);
+    struct rp_config_stage *stage = RP_APPEND(stages->stages, stages->count);
     if (!stage)
         return rp_key_no_memory(reader->error);
     stage->place = in_text(rp_yaml_place(reader, node));

@@ -8,54 +8,37 @@
 
 static const char *type_text(const struct rp_key *key)
 {
-    switch (key->kind) {
-    case RP_KIND_BYTES:
-        return "bytes";
-    case RP_KIND_EPOCHS:
-        return "number | endless";
-    case RP_KIND_BOOL:
-        return "true | false";
-    case RP_KIND_CHOICE:
-    case RP_KIND_WORD:
-    case RP_KIND_DROPPED:
-        return key->words;
-    case RP_KIND_DEAL:
-        return "off | auto | mapping";
-    case RP_KIND_COST:
-        return "number | mapping";
-    case RP_KIND_SKIP:
-    case RP_KIND_REPEAT:
-    case RP_KIND_WEIGHTS:
-    case RP_KIND_LIMITS:
-    case RP_KIND_FILES:
-    case RP_KIND_NUMBERS:
-    case RP_KIND_STREAMS:
-        return "mapping";
-    case RP_KIND_UNTIL:
-    case RP_KIND_TEXT:
-        return "text";
-    case RP_KIND_PATH:
-        return "path";
-    case RP_KIND_RANKS:
-        return "range";
-    case RP_KIND_SECTIONS:
-    case RP_KIND_NAMES:
-    case RP_KIND_COMMAND:
-    case RP_KIND_SHARDS:
-    case RP_KIND_SOURCES:
-        return "list";
-    case RP_KIND_STAGES:
-        return "list of mappings";
-    case RP_KIND_COUNT:
-        return !key->words                  ? "number"
-               : strcmp(key->words, "none") ? "number | auto"
-                                            : "number | none";
-    case RP_KIND_LENGTH:
-    case RP_KIND_SIGNED:
-    case RP_KIND_WEIGHT:
-        return "number";
-    }
-    return "";
+    /* none: one of the words of the key */
+    static const char *const texts[] = {[RP_KIND_COUNT] = "number",
+                                        [RP_KIND_LENGTH] = "number",
+                                        [RP_KIND_SIGNED] = "number",
+                                        [RP_KIND_WEIGHT] = "number",
+                                        [RP_KIND_BYTES] = "bytes",
+                                        [RP_KIND_EPOCHS] = "number | endless",
+                                        [RP_KIND_BOOL] = "true | false",
+                                        [RP_KIND_TEXT] = "text",
+                                        [RP_KIND_UNTIL] = "text",
+                                        [RP_KIND_PATH] = "path",
+                                        [RP_KIND_RANKS] = "range",
+                                        [RP_KIND_SECTIONS] = "list",
+                                        [RP_KIND_NAMES] = "list",
+                                        [RP_KIND_COMMAND] = "list",
+                                        [RP_KIND_SHARDS] = "list",
+                                        [RP_KIND_SOURCES] = "list",
+                                        [RP_KIND_STAGES] = "list of mappings",
+                                        [RP_KIND_DEAL] = "off | auto | mapping",
+                                        [RP_KIND_COST] = "number | mapping",
+                                        [RP_KIND_SKIP] = "mapping",
+                                        [RP_KIND_REPEAT] = "mapping",
+                                        [RP_KIND_WEIGHTS] = "mapping",
+                                        [RP_KIND_LIMITS] = "mapping",
+                                        [RP_KIND_FILES] = "mapping",
+                                        [RP_KIND_NUMBERS] = "mapping",
+                                        [RP_KIND_STREAMS] = "mapping"};
+    if (key->kind == RP_KIND_COUNT && key->words)
+        return strcmp(key->words, "none") ? "number | auto" : "number | none";
+    const char *text = texts[key->kind];
+    return text ? text : key->words;
 }
 
 /* Threads may race here: all write the same values. */

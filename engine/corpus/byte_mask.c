@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/bits.h"
 #include "base/mem.h"
 #include "base/text.h"
 
@@ -52,7 +51,7 @@ int rp_byte_mask_find_olmo(struct rp_byte_mask *mask, const struct rp_probe *pro
                            const struct rp_mask_choice *choice, struct rp_layout *layout,
                            struct rp_error *error)
 {
-    const char *slash = strrchr(probe->path, '/'), *base = slash ? slash + 1 : probe->path;
+    const char *base = rp_path_name(probe->path);
     const struct rp_companion *kind = rp_byte_masks_of_olmo;
     while (kind->cut && strncmp(base, kind->cut, strlen(kind->cut)) != 0)
         kind++;

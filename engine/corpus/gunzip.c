@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/bits.h"
 #include "base/file.h"
 
 #define PIECE_BYTES (64u << 10)

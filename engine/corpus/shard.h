@@ -4,7 +4,6 @@
 #ifndef RP_CORPUS_SHARD_H
 #define RP_CORPUS_SHARD_H
 
-#include "base/atomic.h"
 #include "base/bits.h"
 #include "base/file.h"
 #include "corpus/corpus.h"

@@ -21,13 +21,7 @@ static struct rp_span span_at(const struct rp_spans *spans, uint64_t number)
 static uint64_t find_span(const struct rp_spans *spans, uint64_t first, uint64_t end,
                           uint64_t token)
 {
-    while (first < end) {
-        uint64_t middle = first + (end - first) / 2;
-        if (span_at(spans, middle).end <= token)
-            first = middle + 1;
-        else
-            end = middle;
-    }
+    RP_PARTITION(first, end, middle, span_at(spans, middle).end <= token)
     return first;
 }
 

@@ -77,14 +77,10 @@ const struct rp_content_run *rp_contents_find(const struct rp_contents *contents
         return NULL; /* the usual answer, once the stream has passed the rows of the checkpoint */
     /* the last run at or before (row, offset) */
     size_t low = 0, high = contents->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        const struct rp_content_run *run = &contents->runs[middle];
-        if (run->row < row || (run->row == row && run->offset <= offset))
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    const struct rp_content_run *runs = contents->runs;
+    RP_PARTITION(low, high, middle,
+                 runs[middle].row < row ||
+                     (runs[middle].row == row && runs[middle].offset <= offset))
     if (low == 0)
         return NULL;
     const struct rp_content_run *run = &contents->runs[low - 1];

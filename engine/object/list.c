@@ -86,17 +86,11 @@ static int keep_key(struct listing *l, const char *key, struct rp_error *error)
         return rp_fail(error, -RP_E_USAGE, "name a narrower pattern",
                        "%s: expected at most %u objects, found more", rp_object_name(l->object),
                        KEYS_MAX);
-    if ((l->count & (l->count - 1)) == 0) { /* room for the next power of two */
-        char **grown = reallocarray(l->keys, l->count ? 2 * l->count : 1, sizeof *grown);
-        if (!grown)
-            return fail_memory(error);
-        l->keys = grown;
-    }
-    l->keys[l->count] = strdup(key);
-    if (!l->keys[l->count])
+    char **added = RP_APPEND(l->keys, l->count);
+    if (!added)
         return fail_memory(error);
-    l->count++;
-    return 0;
+    *added = strdup(key);
+    return *added ? 0 : fail_memory(error);
 }
 
 /* Take the token of the next page. Pages that lead back to an earlier page would be requested

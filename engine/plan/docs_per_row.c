@@ -49,13 +49,7 @@ uint64_t rp_docs_wanted(const uint32_t *sizes, uint32_t count, uint32_t seq_len)
     uint32_t low = 1, high = seq_len;
     if (sum == 0)
         return 1;
-    while (low < high) {
-        uint32_t middle = (uint32_t)(((uint64_t)low + high) / 2);
-        if (sum_up_to(sizes, count, middle) * SHORT_SHARE > sum)
-            high = middle;
-        else
-            low = middle + 1;
-    }
+    RP_PARTITION(low, high, middle, sum_up_to(sizes, count, middle) * SHORT_SHARE <= sum)
     /* + 1: the row may begin with the rest of a document */
     return rp_div_up(seq_len, low) + 1;
 }

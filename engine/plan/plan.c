@@ -10,6 +10,7 @@
 #include "base/bits.h"
 #include "base/defect.h"
 #include "base/mem.h"
+#include "plan/link.h"
 #include "plan/packing.h"
 #include "plan/plan_state.h"
 
@@ -219,23 +220,6 @@ static bool is_over(const struct rp_plan *plan)
     return true;
 }
 
-/* Two hashes, of the fragments where they are and of a record of fixed size, are cheaper than one
- * whose parts would have to be joined. */
-static void add_to_digest(struct rp_plan *plan, const struct rp_draft *draft)
-{
-    if (!rp_hash128_is_known(plan->digest))
-        return;
-    struct {
-        struct rp_hash128 before;
-        uint64_t row;
-        uint32_t fragments, padding;
-        struct rp_hash128 content;
-    } const link = {plan->digest, plan->next_row, draft->count, draft->gap,
-                    rp_hash128(draft->fragments, draft->count * sizeof *draft->fragments)};
-    RP_STATIC_ASSERT(sizeof link == 48, "STREAM.md section 7");
-    plan->digest = rp_hash128(&link, sizeof link);
-}
-
 int rp_plan_next(struct rp_plan *plan, struct rp_row *row, struct rp_error *error)
 {
     if (plan->v2)
@@ -258,7 +242,9 @@ int rp_plan_next(struct rp_plan *plan, struct rp_row *row, struct rp_error *erro
         lane->counts.padding += draft.gap;
         lane->capped += draft.gap > 0 && draft.count == plan->config.max_docs_per_row;
     }
-    add_to_digest(plan, &draft);
+    if (rp_hash128_is_known(plan->digest))
+        plan->digest = rp_plan_link(plan->digest, plan->next_row, draft.fragments, draft.count,
+                                    draft.gap);
     *row = (struct rp_row){.row = plan->next_row,
                            .count = draft.count,
                            .tokens = tokens,

@@ -118,20 +118,24 @@ bool rp_state_skip_held(struct rp_state_reader *reader, const struct rp_state_la
     return true;
 }
 
-int rp_state_open(struct rp_state_reader *reader, struct rp_state_header *header, const void *token,
-                  size_t bytes, struct rp_error *error)
+int rp_state_check_bytes(const void *token, size_t bytes, size_t least, size_t empty_bytes,
+                         struct rp_error *error)
 {
-    if (bytes < sizeof *header + HASH_BYTES)
+    struct {
+        char magic[8];
+        uint32_t version, bytes;
+    } head;
+    if (bytes < least)
         return RP_TOKEN_DAMAGED(error, ": %zu bytes; even an empty one has %zu", bytes,
-                                sizeof *header + HASH_BYTES);
-    memcpy(header, token, sizeof *header);
-    if (memcmp(header->magic, RP_TOKEN_MAGIC, sizeof header->magic) != 0)
+                                empty_bytes);
+    memcpy(&head, token, sizeof head);
+    if (memcmp(head.magic, RP_TOKEN_MAGIC, sizeof head.magic) != 0)
         return RP_TOKEN_DAMAGED(error,
                                 ": these bytes are not a state token (they do not begin with %s)",
                                 RP_TOKEN_MAGIC);
-    if (header->bytes != bytes)
+    if (head.bytes != bytes || bytes < sizeof head + HASH_BYTES)
         return RP_TOKEN_DAMAGED(error, ": it says that it has %" PRIu32 " bytes; %zu are there",
-                                header->bytes, bytes);
+                                head.bytes, bytes);
     size_t hashed = bytes - HASH_BYTES;
     struct rp_hash128 expected, found = rp_hash128(token, hashed);
     memcpy(&expected, (const uint8_t *)token + hashed, sizeof expected);
@@ -141,11 +145,22 @@ int rp_state_open(struct rp_state_reader *reader, struct rp_state_header *header
                                 rp_hash128_hex(expected, expected_hex),
                                 rp_hash128_hex(found, found_hex));
     }
+    return 0;
+}
+
+int rp_state_open(struct rp_state_reader *reader, struct rp_state_header *header, const void *token,
+                  size_t bytes, struct rp_error *error)
+{
+    const size_t empty_bytes = sizeof *header + HASH_BYTES;
+    int code = rp_state_check_bytes(token, bytes, empty_bytes, empty_bytes, error);
+    if (code < 0)
+        return code;
+    memcpy(header, token, sizeof *header);
     if (header->version < RP_TOKEN_VERSION_PLAIN || header->version > RP_TOKEN_VERSION_DIGEST)
         return rp_fail(error, -RP_E_VERSION, "use the ringpack that wrote it",
                        "state token: version %" PRIu32 "; this ringpack reads versions %u to %u",
                        header->version, RP_TOKEN_VERSION_PLAIN, RP_TOKEN_VERSION_DIGEST);
     *reader = (struct rp_state_reader){.at = (const uint8_t *)token + sizeof *header,
-                                       .left = hashed - sizeof *header};
+                                       .left = bytes - empty_bytes};
     return read_tail(reader, header->version, error);
 }

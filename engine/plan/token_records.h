@@ -91,7 +91,11 @@ static inline uint64_t rp_rows_of_lane(uint64_t number, uint64_t lanes, uint64_t
     return next_row > number ? (next_row - 1 - number) / lanes + 1 : 0;
 }
 
-/** Check magic, length, hash and version, and read the header. */
+/** Check magic, length and hash of a token of any version, which has `least` bytes (16 or more) of
+ * its header. A token without lanes and pieces has `empty_bytes`. */
+RP_MUST_CHECK int rp_state_check_bytes(const void *token, size_t bytes, size_t least,
+                                       size_t empty_bytes, struct rp_error *error);
+/** The same, and its version; read the header. */
 RP_MUST_CHECK int rp_state_open(struct rp_state_reader *reader, struct rp_state_header *header,
                                 const void *token, size_t bytes, struct rp_error *error);
 

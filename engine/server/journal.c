@@ -173,12 +173,6 @@ static const char *policy_of(const struct rp_engine *engine)
     return engine->options->fresh ? "fresh" : words[engine->config->resume];
 }
 
-static const char *name_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 /* Where the run began: a checkpoint has its name if it is in the directory, else its path. */
 static json_t *origin_of(const struct rp_engine *engine)
 {
@@ -187,7 +181,7 @@ static json_t *origin_of(const struct rp_engine *engine)
     if (!path)
         return json_string(engine->options->state ? "state token" : "row 0");
     bool is_own = strncmp(path, engine->config->checkpoint_dir, bytes) == 0 && path[bytes] == '/';
-    return rp_checkpoint_journal_text(is_own ? name_of(path) : path);
+    return rp_checkpoint_journal_text(is_own ? rp_path_name(path) : path);
 }
 
 static json_t *describe_start(const struct rp_engine *engine)
@@ -335,7 +329,7 @@ static json_t *describe_end(const struct rp_engine *engine)
     set_digest(entry, saver->known_token, saver->known_bytes);
     if (saving->newest_path)
         json_object_set_new(entry, "checkpoint",
-                            rp_checkpoint_journal_text(name_of(saving->newest_path)));
+                            rp_checkpoint_journal_text(rp_path_name(saving->newest_path)));
     return entry;
 }
 

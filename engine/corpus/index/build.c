@@ -9,7 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/bits.h"
 #include "base/mem.h"
 #include "corpus/index/build_struct.h"
 

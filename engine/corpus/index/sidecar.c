@@ -17,8 +17,7 @@ static char *path_of(const char *token_path, const char *index_dir, const char *
     /* only the directory is resolved: the file may be missing */
     char *directory = rp_path_directory(token_path);
     char *resolved = directory ? realpath(directory, NULL) : NULL;
-    const char *slash = strrchr(token_path, '/');
-    const char *base = slash ? slash + 1 : token_path;
+    const char *base = rp_path_name(token_path);
     char *absolute = rp_asprintf("%s/%s", resolved ? resolved : directory ? directory : "", base);
     char *path = NULL;
     if (absolute)

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/bits.h"
 #include "corpus/readers/arrow.h"
 
 #define FIELDS_MAX (1u << 16)

@@ -259,8 +259,7 @@ static int walk(const struct rp_probe *probe, const struct rp_reader_options *op
 /* shard.00000.mds.zstd and the like */
 static bool is_compressed(const struct rp_probe *probe)
 {
-    const char *slash = strrchr(probe->path, '/');
-    return strstr(slash ? slash : probe->path, ".mds.") != NULL;
+    return strstr(rp_path_name(probe->path), ".mds.") != NULL;
 }
 
 static int claim(const struct rp_probe *probe, char why[256], struct rp_error *error)

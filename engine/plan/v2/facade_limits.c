@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/defect.h"
-#include "base/mem.h"
 #include "plan/v2/facade.h"
 
 /* The name of a line `stage[STAGE].FIELD[SOURCE]` of a limit. */

@@ -235,24 +235,36 @@ static struct rp_stage_spec *record_at(struct rp_v2_records *records, uint64_t r
     return record;
 }
 
+/* Add a record to the list, which has room for it. */
+static int insert(const struct rp_plan_v2 *v2, struct rp_v2_records *records,
+                  const struct rp_plan_record *added, const struct spare *place,
+                  struct rp_error *error)
+{
+    struct rp_stage_spec *record = record_at(records, added->row);
+    size_t bytes = v2->spec.source_count * sizeof *place->weights;
+    if (added->documents)
+        set_documents(record, added->documents, v2->spec.source_count, place->documents);
+    if (!added->weights)
+        return 0;
+    if (record->sets & RP_SETS_WEIGHTS)
+        return memcmp(record->weights, added->weights, bytes) == 0
+                   ? 0
+                   : rp_fail(error, -RP_E_CONFIG, "bring back the run journal of this run",
+                             "row %" PRIu64 ": the checkpoint has other weights than the journal",
+                             added->row);
+    memcpy(place->weights, added->weights, bytes);
+    record->sets |= RP_SETS_WEIGHTS;
+    record->weights = place->weights;
+    return 0;
+}
+
 int rp_v2_records_with(const struct rp_plan_v2 *v2, uint64_t row,
                        const struct rp_plan_record *added, struct rp_v2_records *records,
                        struct rp_error *error)
 {
     struct spare spare = {.count = 1};
-    uint32_t sources = v2->spec.source_count;
     int code = list_records(v2, row, records, &spare, error);
-    if (code < 0)
-        return code;
-    struct rp_stage_spec *record = record_at(records, added->row);
-    if (added->weights) {
-        memcpy(spare.weights, added->weights, sources * sizeof *spare.weights);
-        record->weights = spare.weights;
-        record->sets |= RP_SETS_WEIGHTS;
-    }
-    if (added->documents)
-        set_documents(record, added->documents, sources, spare.documents);
-    return 0;
+    return code < 0 ? code : insert(v2, records, added, &spare, error);
 }
 
 /* Whether a record sets documents of one of these sources to another number, and whether it sets
@@ -342,29 +354,6 @@ static void keep_weights(struct rp_v2_records *records)
             records->list[records->count++] = (struct rp_stage_spec){
                 .from = record->from, .sets = RP_SETS_WEIGHTS, .weights = record->weights};
     }
-}
-
-/* Add a record to the list, which has room for it. */
-static int insert(const struct rp_plan_v2 *v2, struct rp_v2_records *records,
-                  const struct rp_plan_record *added, const struct spare *place,
-                  struct rp_error *error)
-{
-    struct rp_stage_spec *record = record_at(records, added->row);
-    size_t bytes = v2->spec.source_count * sizeof *place->weights;
-    if (added->documents)
-        set_documents(record, added->documents, v2->spec.source_count, place->documents);
-    if (!added->weights)
-        return 0;
-    if (record->sets & RP_SETS_WEIGHTS)
-        return memcmp(record->weights, added->weights, bytes) == 0
-                   ? 0
-                   : rp_fail(error, -RP_E_CONFIG, "bring back the run journal of this run",
-                             "row %" PRIu64 ": the checkpoint has other weights than the journal",
-                             added->row);
-    memcpy(place->weights, added->weights, bytes);
-    record->sets |= RP_SETS_WEIGHTS;
-    record->weights = place->weights;
-    return 0;
 }
 
 int rp_v2_records_kept(const struct rp_plan_v2 *v2, const struct rp_plan_start *start,

@@ -88,42 +88,18 @@ bool rp_v2_has_drawn(const struct rp_plan_v2 *v2, const struct rp_draw *draw)
 
 /* ---- waiting pieces -------------------------------------------------------------------------- */
 
-/* Calls for each waiting piece; true ends the visit, and is the result. */
-typedef bool visitor(void *context, const struct rp_item_piece *piece);
-
-static bool visit(const struct rp_snapshot *state, visitor *call, void *context)
-{
-    for (uint32_t i = 0; i < state->fifo_count; i++)
-        if (call(context, &state->fifo[i]))
-            return true;
-    for (uint32_t i = 0; i < state->pool_count; i++)
-        if (call(context, &state->pool[i].piece))
-            return true;
-    for (uint32_t i = 0; i < state->open_piece_count; i++)
-        if (call(context, &state->open_pieces[i]))
-            return true;
-    return false;
-}
-
-struct wanted {
-    uint64_t item;
-    uint32_t number;
-    const struct rp_draw *draw;
-};
-
-static bool is_of_draw(void *context, const struct rp_item_piece *piece)
-{
-    const struct wanted *wanted = context;
-    return piece->source == wanted->number && piece->item == wanted->item &&
-           piece->epoch == wanted->draw->epoch && piece->pass == wanted->draw->pass;
-}
-
 bool rp_v2_holds(struct rp_plan_v2 *v2, const struct rp_draw *draw)
 {
     const struct rp_snapshot *state = rp_v2_state(v2);
-    struct wanted wanted = {draw->document / rp_calendar_spec(v2->now.calendar)->fixed.group,
-                            v2->now.numbers[draw->source], draw};
-    return !state || visit(state, is_of_draw, &wanted);
+    uint64_t item = draw->document / rp_calendar_spec(v2->now.calendar)->fixed.group;
+    uint32_t number = v2->now.numbers[draw->source];
+    bool holds = !state;
+    for (uint64_t i = 0; !holds && i < rp_snapshot_pieces(state); i++) {
+        const struct rp_item_piece *piece = rp_snapshot_piece(state, i);
+        holds = piece->source == number && piece->item == item && piece->epoch == draw->epoch &&
+                piece->pass == draw->pass;
+    }
+    return holds;
 }
 
 bool rp_v2_is_past(struct rp_plan_v2 *v2, const struct rp_draw *draw)

@@ -9,6 +9,7 @@
 
 #include "base/bits.h"
 #include "base/mem.h"
+#include "plan/link.h"
 #include "plan/v2/planner_state.h"
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -76,21 +77,6 @@ static int go_back(struct rp_planner *plan, const struct rp_stores_saved *saved,
     return rp_stores_restore(&plan->stores, &saved->snapshot, error);
 }
 
-/* The fragments are hashed in place, then a record of fixed size with their hash: one hash over all
- * would need a copy of the fragments. */
-static void add_to_digest(struct rp_planner *plan, const struct rp_row_draft *draft)
-{
-    struct {
-        struct rp_hash128 before;
-        uint64_t row;
-        uint32_t fragments, padding;
-        struct rp_hash128 content;
-    } const link = {plan->digest, plan->planned, draft->count, plan->stores.seq_len - draft->tokens,
-                    rp_hash128(draft->fragments, draft->count * sizeof *draft->fragments)};
-    RP_STATIC_ASSERT(sizeof link == 48, "STREAM2.md section 15");
-    plan->digest = rp_hash128(&link, sizeof link);
-}
-
 static int make_row(struct rp_stores *stores, struct rp_error *error)
 {
     rp_draft_begin(stores);
@@ -131,9 +117,11 @@ static int plan_row(struct rp_planner *plan, struct rp_error *error)
     if (stores->draft.count == 0) /* only a forged state can be like this */
         return rp_fail(error, -RP_E_CORRUPT, "use the state of another checkpoint",
                        "the state does not fit the stream: a waiting document gives no row");
+    uint32_t padding = stores->seq_len - stores->draft.tokens;
     stores->feed.counts.emitted += stores->draft.tokens;
-    stores->feed.counts.padding += stores->seq_len - stores->draft.tokens;
-    add_to_digest(plan, &stores->draft);
+    stores->feed.counts.padding += padding;
+    plan->digest = rp_plan_link(plan->digest, plan->planned, stores->draft.fragments,
+                                stores->draft.count, padding);
     plan->planned++;
     return 1;
 }
@@ -175,26 +163,15 @@ static int reserve_window(struct rp_deal_window *window, uint32_t rows, struct r
 
 static int reserve_fragments(struct rp_deal_window *window, uint64_t wanted)
 {
-    uint64_t used = window->fragments_used;
-    if (wanted <= window->fragments_capacity)
-        return 0;
-    wanted = rp_max_u64(2 * wanted, 1024);
-    struct rp_fragment *fragments = rp_calloc(wanted, sizeof *fragments);
-    uint32_t *epochs = rp_calloc(wanted, sizeof *epochs);
-    if (!fragments || !epochs) {
-        free(fragments);
-        free(epochs);
+    size_t capacity = window->fragments_capacity, epochs_capacity = capacity;
+    struct rp_fragment *fragments = rp_grow(window->fragments, &capacity, wanted,
+                                            sizeof *fragments);
+    window->fragments = fragments ? fragments : window->fragments;
+    uint32_t *epochs = rp_grow(window->epochs, &epochs_capacity, wanted, sizeof *epochs);
+    window->epochs = epochs ? epochs : window->epochs;
+    if (!fragments || !epochs)
         return -ENOMEM;
-    }
-    if (used > 0) {
-        memcpy(fragments, window->fragments, used * sizeof *fragments);
-        memcpy(epochs, window->epochs, used * sizeof *epochs);
-    }
-    free(window->fragments);
-    free(window->epochs);
-    window->fragments = fragments;
-    window->epochs = epochs;
-    window->fragments_capacity = wanted;
+    window->fragments_capacity = capacity;
     return 0;
 }
 

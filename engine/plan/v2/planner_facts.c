@@ -91,12 +91,10 @@ void rp_planner_carry(struct rp_planner *plan, void *carried)
 static uint64_t waiting_in(const struct rp_snapshot *snapshot, uint32_t number)
 {
     uint64_t tokens = 0;
-    for (uint32_t i = 0; i < snapshot->fifo_count; i++)
-        tokens += snapshot->fifo[i].source == number ? snapshot->fifo[i].length : 0;
-    for (uint32_t i = 0; i < snapshot->pool_count; i++)
-        tokens += snapshot->pool[i].piece.source == number ? snapshot->pool[i].piece.length : 0;
-    for (uint32_t i = 0; i < snapshot->open_piece_count; i++)
-        tokens += snapshot->open_pieces[i].source == number ? snapshot->open_pieces[i].length : 0;
+    for (uint64_t i = 0; i < rp_snapshot_pieces(snapshot); i++) {
+        const struct rp_item_piece *piece = rp_snapshot_piece(snapshot, i);
+        tokens += piece->source == number ? piece->length : 0;
+    }
     return tokens;
 }
 

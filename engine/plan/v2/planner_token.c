@@ -139,7 +139,7 @@ static void fill_header(struct making *making, const struct rp_stream_position *
     struct rp_calendar_chains chains = rp_calendar_chains(making->calendar, position->next_row);
     bool is_concat = stage->packing == RP_PACKING_CONCAT;
     making->token.header = (struct rp_token2_header){
-        .magic = RP_STREAM_TOKEN_MAGIC,
+        .magic = RP_TOKEN_MAGIC,
         .version = RP_TOKEN_VERSION_CALENDAR,
         .seed = fixed->seed,
         .next_row = position->next_row,
@@ -210,12 +210,10 @@ static uint64_t count_waiting(struct rp_token2 *token)
 {
     const struct rp_snapshot *snapshot = &token->snapshot;
     uint64_t tokens = 0; /* no overflow: the check of sums has it below 2^63 */
-    for (uint32_t i = 0; i < snapshot->fifo_count; i++)
-        token->sources[snapshot->fifo[i].source].waiting += snapshot->fifo[i].length;
-    for (uint32_t i = 0; i < snapshot->pool_count; i++)
-        token->sources[snapshot->pool[i].piece.source].waiting += snapshot->pool[i].piece.length;
-    for (uint32_t i = 0; i < snapshot->open_piece_count; i++)
-        token->sources[snapshot->open_pieces[i].source].waiting += snapshot->open_pieces[i].length;
+    for (uint64_t i = 0; i < rp_snapshot_pieces(snapshot); i++) {
+        const struct rp_item_piece *piece = rp_snapshot_piece(snapshot, i);
+        token->sources[piece->source].waiting += piece->length;
+    }
     for (uint32_t j = 0; j < token->header.source_count; j++)
         tokens += token->sources[j].waiting;
     return tokens;

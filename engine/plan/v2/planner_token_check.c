@@ -21,10 +21,10 @@ static int check_position(const struct rp_token2_header *header, struct rp_error
     bool inside = first < next && next < end && end - first <= header->deal.window;
     if (next < COUNT_END && end < COUNT_END && (begins || inside))
         return 0;
-    return RP_STREAM_TOKEN_DAMAGED(error,
-                                   ": row %" PRIu64 " in a deal window from row %" PRIu64
-                                   " to %" PRIu64 "; a window has %" PRIu32 " rows",
-                                   next, first, end, header->deal.window);
+    return RP_TOKEN_DAMAGED(error,
+                            ": row %" PRIu64 " in a deal window from row %" PRIu64 " to %" PRIu64
+                            "; a window has %" PRIu32 " rows",
+                            next, first, end, header->deal.window);
 }
 
 static int check_rows(const struct rp_token2_header *header, struct rp_error *error)
@@ -32,21 +32,20 @@ static int check_rows(const struct rp_token2_header *header, struct rp_error *er
     uint32_t align = header->align, group = header->group, seq_len = header->seq_len;
     if (align == 0 || align > RP_ALIGN_MAX || seq_len == 0 || seq_len > 1u << 24 ||
         seq_len % align != 0)
-        return RP_STREAM_TOKEN_DAMAGED(error, ": seq_len %" PRIu32 " with align %" PRIu32, seq_len,
-                                       align);
+        return RP_TOKEN_DAMAGED(error, ": seq_len %" PRIu32 " with align %" PRIu32, seq_len, align);
     if (group == 0 || group > RP_GROUP_MAX || header->max_docs_per_row < group ||
         header->max_docs_per_row > seq_len)
-        return RP_STREAM_TOKEN_DAMAGED(error,
-                                       ": group %" PRIu32 " with max_docs_per_row %" PRIu32
-                                       " in rows of %" PRIu32 " tokens",
-                                       group, header->max_docs_per_row, seq_len);
+        return RP_TOKEN_DAMAGED(error,
+                                ": group %" PRIu32 " with max_docs_per_row %" PRIu32
+                                " in rows of %" PRIu32 " tokens",
+                                group, header->max_docs_per_row, seq_len);
     bool is_concat = header->packing == RP_PACKING_CONCAT;
     if (header->packing > RP_PACKING_BEST_FIT || header->fill > (is_concat ? 0 : RP_FILL_SPLIT) ||
         (header->window == 0) != is_concat || header->window > 4096 ||
         (header->spread == 0) != is_concat || header->spread > RP_SPREAD_MAX)
-        return RP_STREAM_TOKEN_DAMAGED(
-            error, ": packing %u with window %" PRIu32 ", fill %u and spread %" PRIu32,
-            header->packing, header->window, header->fill, header->spread);
+        return RP_TOKEN_DAMAGED(error,
+                                ": packing %u with window %" PRIu32 ", fill %u and spread %" PRIu32,
+                                header->packing, header->window, header->fill, header->spread);
     return 0;
 }
 
@@ -55,7 +54,7 @@ static int check_fixed(const struct rp_token2_header *header, struct rp_error *e
     bool blocks = header->shuffle == RP_SHUFFLE_BLOCK;
     if (header->shuffle > RP_SHUFFLE_BLOCK || (header->block_documents > 0) != blocks ||
         (header->window_blocks > 0) != blocks || header->block_documents % header->group != 0)
-        return RP_STREAM_TOKEN_DAMAGED(
+        return RP_TOKEN_DAMAGED(
             error, ": shuffle %u with block_documents %" PRIu32 " and window_blocks %" PRIu32,
             header->shuffle, header->block_documents, header->window_blocks);
     if (header->long_doc > RP_LONG_DOC_DROP || (header->group > 1 && header->long_doc != 0) ||
@@ -63,13 +62,12 @@ static int check_fixed(const struct rp_token2_header *header, struct rp_error *e
         header->zero[1] != 0 || !rp_hash128_is_known(header->digest) ||
         header->longest > RP_PIECE_TOKENS_MAX || header->stages_begun == 0 ||
         header->stages_begun > RP_STAGES_MAX)
-        return RP_STREAM_TOKEN_DAMAGED(
-            error,
-            ": long_doc %u, stopped %u, label_across_cuts %u, a longest piece "
-            "of %" PRIu32 " tokens, %" PRIu32 " stages, a plan digest, or "
-            "zeros: one has no meaning",
-            header->long_doc, header->stopped, header->label_across_cuts, header->longest,
-            header->stages_begun);
+        return RP_TOKEN_DAMAGED(error,
+                                ": long_doc %u, stopped %u, label_across_cuts %u, a longest piece "
+                                "of %" PRIu32 " tokens, %" PRIu32 " stages, a plan digest, or "
+                                "zeros: one has no meaning",
+                                header->long_doc, header->stopped, header->label_across_cuts,
+                                header->longest, header->stages_begun);
     return 0;
 }
 
@@ -95,11 +93,11 @@ static int check_deal(const struct rp_token2_header *header, struct rp_error *er
     if (nested && costs && deal->order < RP_DEAL_ORDERS && deal->zero == 0 &&
         row * deal->step < COUNT_END)
         return 0;
-    return RP_STREAM_TOKEN_DAMAGED(error,
-                                   ": deal %" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32
-                                   ",%u,%" PRIu32 ",%" PRIu32 ",%u,%u has no meaning",
-                                   deal->window, deal->step, deal->tier, deal->bundle, deal->order,
-                                   deal->k, deal->w, deal->h, deal->b);
+    return RP_TOKEN_DAMAGED(error,
+                            ": deal %" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%u,%" PRIu32
+                            ",%" PRIu32 ",%u,%u has no meaning",
+                            deal->window, deal->step, deal->tier, deal->bundle, deal->order,
+                            deal->k, deal->w, deal->h, deal->b);
 }
 
 /* ---- sources --------------------------------------------------------------------------------- */
@@ -113,30 +111,30 @@ static int check_source(const struct rp_token2 *token, uint32_t j, struct rp_err
         source->documents_next % group != 0 || source->documents_next >= COUNT_END ||
         state->documents > source->documents_next || state->before > state->documents ||
         (state->before > 0) != (state->epoch > 0))
-        return RP_STREAM_TOKEN_DAMAGED(error,
-                                       ", source %s: %" PRIu64 " documents in epoch %" PRIu32
-                                       ", %" PRIu64 " before and %" PRIu64 " after it",
-                                       source->name, state->documents, state->epoch, state->before,
-                                       source->documents_next);
+        return RP_TOKEN_DAMAGED(error,
+                                ", source %s: %" PRIu64 " documents in epoch %" PRIu32 ", %" PRIu64
+                                " before and %" PRIu64 " after it",
+                                source->name, state->documents, state->epoch, state->before,
+                                source->documents_next);
     if (state->position >= state->documents / group || state->pass == RP_COUNT_MAX)
-        return RP_STREAM_TOKEN_DAMAGED(error,
-                                       ", source %s: position %" PRIu64 " of pass %u; %" PRIu64
-                                       " documents in groups of %" PRIu32,
-                                       source->name, state->position, state->pass, state->documents,
-                                       group);
+        return RP_TOKEN_DAMAGED(error,
+                                ", source %s: position %" PRIu64 " of pass %u; %" PRIu64
+                                " documents in groups of %" PRIu32,
+                                source->name, state->position, state->pass, state->documents,
+                                group);
     if (state->credit <= -CREDIT_END || state->credit >= CREDIT_END)
-        return RP_STREAM_TOKEN_DAMAGED(error, ", source %s: a credit of %" PRId64, source->name,
-                                       state->credit);
+        return RP_TOKEN_DAMAGED(error, ", source %s: a credit of %" PRId64, source->name,
+                                state->credit);
     if (state->tokens >= COUNT_END || state->taken > state->tokens || state->taken % group != 0 ||
         state->withheld > state->tokens ||
         state->tokens > (wide)(state->taken / group) * RP_PIECE_TOKENS_MAX)
-        return RP_STREAM_TOKEN_DAMAGED(
+        return RP_TOKEN_DAMAGED(
             error, ", source %s: %" PRIu64 " documents of %" PRIu64 " tokens, %" PRIu64 " withheld",
             source->name, state->taken, state->tokens, state->withheld);
     if (group > 1 &&
         (source->too_long == RP_TOO_LONG_CUT || source->too_long == RP_TOO_LONG_TRUNCATE))
-        return RP_STREAM_TOKEN_DAMAGED(error, ", source %s: too_long %u with groups", source->name,
-                                       source->too_long);
+        return RP_TOKEN_DAMAGED(error, ", source %s: too_long %u with groups", source->name,
+                                source->too_long);
     return 0;
 }
 
@@ -159,8 +157,8 @@ static int check_names(const struct rp_token2 *token, struct rp_error *error)
     qsort(sorted, count, sizeof *sorted, compare_names);
     for (uint32_t j = 1; j < count && code == 0; j++)
         if (strcmp(sorted[j - 1]->name, sorted[j]->name) == 0)
-            code = RP_STREAM_TOKEN_DAMAGED(error, ": two of its sources have the name %s",
-                                           sorted[j]->name);
+            code = RP_TOKEN_DAMAGED(error, ": two of its sources have the name %s",
+                                    sorted[j]->name);
     free(sorted);
     return code;
 }
@@ -177,9 +175,9 @@ static int check_sources(const struct rp_token2 *token, struct rp_error *error)
         divisor = rp_gcd_u64(token->sources[j].weight, divisor);
     }
     if (credits != 0)
-        return RP_STREAM_TOKEN_DAMAGED(error, ": the sum of its credits is not 0");
+        return RP_TOKEN_DAMAGED(error, ": the sum of its credits is not 0");
     if (divisor != 1)
-        return RP_STREAM_TOKEN_DAMAGED(error, ": its weights are not reduced, or all are 0");
+        return RP_TOKEN_DAMAGED(error, ": its weights are not reduced, or all are 0");
     return check_names(token, error);
 }
 
@@ -190,25 +188,25 @@ static int check_piece(const struct rp_token2 *token, const struct rp_item_piece
 {
     const struct rp_token2_header *header = &token->header;
     if (piece->source >= header->source_count || piece->zero != 0)
-        return RP_STREAM_TOKEN_DAMAGED(error, ": %s %" PRIu32 " is of source %u of %" PRIu32, what,
-                                       index, piece->source, header->source_count);
+        return RP_TOKEN_DAMAGED(error, ": %s %" PRIu32 " is of source %u of %" PRIu32, what, index,
+                                piece->source, header->source_count);
     const struct rp_source_state *state = &token->sources[piece->source].state;
     bool is_now = piece->epoch == state->epoch;
     uint64_t documents = is_now ? state->documents : state->before;
     if (piece->epoch > state->epoch || (is_now && piece->pass > state->pass) ||
         (is_now && piece->pass == state->pass && state->position == 0) ||
         piece->pass == RP_COUNT_MAX || piece->item >= documents / header->group)
-        return RP_STREAM_TOKEN_DAMAGED(error,
-                                       ": %s %" PRIu32 " is item %" PRIu64 " of epoch %" PRIu32
-                                       ", pass %u, which source %s has not read",
-                                       what, index, piece->item, piece->epoch, piece->pass,
-                                       token->sources[piece->source].name);
+        return RP_TOKEN_DAMAGED(error,
+                                ": %s %" PRIu32 " is item %" PRIu64 " of epoch %" PRIu32
+                                ", pass %u, which source %s has not read",
+                                what, index, piece->item, piece->epoch, piece->pass,
+                                token->sources[piece->source].name);
     if (piece->length == 0 || piece->length > RP_PIECE_TOKENS_MAX ||
         piece->offset > RP_PIECE_TOKENS_MAX - piece->length ||
         piece->length + piece->offset > header->longest || (header->group > 1 && piece->offset > 0))
-        return RP_STREAM_TOKEN_DAMAGED(
-            error, ": %s %" PRIu32 " has %" PRIu32 " tokens from %" PRIu32 " on", what, index,
-            piece->length, piece->offset);
+        return RP_TOKEN_DAMAGED(error,
+                                ": %s %" PRIu32 " has %" PRIu32 " tokens from %" PRIu32 " on", what,
+                                index, piece->length, piece->offset);
     return 0;
 }
 
@@ -221,13 +219,13 @@ static int check_pool(const struct rp_token2 *token, struct rp_error *error)
         if (code < 0)
             return code;
         if (entry->rows < 2 || entry->turn > TURN_MAX)
-            return RP_STREAM_TOKEN_DAMAGED(
+            return RP_TOKEN_DAMAGED(
                 error, ": pool entry %" PRIu32 " has turn %" PRIu32 " of %" PRIu32 " rows", i,
                 entry->turn, entry->rows);
     }
     if (snapshot->pool_count == 0 ? snapshot->pool_row != 0 : snapshot->pool_row >= snapshot->row)
-        return RP_STREAM_TOKEN_DAMAGED(error, ": pool_row is %" PRIu64 " before row %" PRIu64,
-                                       snapshot->pool_row, snapshot->row);
+        return RP_TOKEN_DAMAGED(error, ": pool_row is %" PRIu64 " before row %" PRIu64,
+                                snapshot->pool_row, snapshot->row);
     return 0;
 }
 
@@ -240,11 +238,11 @@ static int check_open_rows(const struct rp_token2 *token, struct rp_error *error
         const struct rp_open_row_state *row = &snapshot->open[i];
         if (row->opened_at < opened_min || row->opened_at >= placed || row->pieces == 0 ||
             left > placed - row->opened_at)
-            return RP_STREAM_TOKEN_DAMAGED(error,
-                                           ": open row %" PRIu32 " of %" PRIu32
-                                           " pieces was opened at %" PRIu64 " of %" PRIu64
-                                           " placed pieces",
-                                           i, row->pieces, row->opened_at, placed);
+            return RP_TOKEN_DAMAGED(error,
+                                    ": open row %" PRIu32 " of %" PRIu32
+                                    " pieces was opened at %" PRIu64 " of %" PRIu64
+                                    " placed pieces",
+                                    i, row->pieces, row->opened_at, placed);
         opened_min = row->opened_at + 1;
         left -= row->pieces;
     }
@@ -267,18 +265,16 @@ static int check_waiting(const struct rp_token2 *token, wide *waiting, struct rp
     int code = 0;
     if (!of)
         return rp_fail(error, -ENOMEM, NULL, "no memory for the sums of a token");
-    for (uint32_t i = 0; i < snapshot->fifo_count; i++) /* no overflow: pieces are below 2^27 */
-        of[snapshot->fifo[i].source] += snapshot->fifo[i].length;
-    for (uint32_t i = 0; i < snapshot->pool_count; i++)
-        of[snapshot->pool[i].piece.source] += snapshot->pool[i].piece.length;
-    for (uint32_t i = 0; i < snapshot->open_piece_count; i++)
-        of[snapshot->open_pieces[i].source] += snapshot->open_pieces[i].length;
+    for (uint64_t i = 0; i < rp_snapshot_pieces(snapshot); i++) {
+        const struct rp_item_piece *piece = rp_snapshot_piece(snapshot, i);
+        of[piece->source] += piece->length; /* no overflow: pieces are below 2^27 */
+    }
     *waiting = 0;
     for (uint32_t j = 0; j < count && code == 0; j++) {
         const struct rp_source_state *state = &token->sources[j].state;
         *waiting += of[j];
         if (of[j] > state->tokens - state->withheld)
-            code = RP_STREAM_TOKEN_DAMAGED(
+            code = RP_TOKEN_DAMAGED(
                 error, ", source %s: %" PRIu64 " tokens wait, of %" PRIu64 " less %" PRIu64,
                 token->sources[j].name, of[j], state->tokens, state->withheld);
     }
@@ -301,27 +297,26 @@ static int check_sums(const struct rp_token2 *token, struct rp_error *error)
     wide lost = (wide)counts->truncated + counts->dropped;
     if (counts->tokens_read >= COUNT_END ||
         counts->tokens_read != counts->emitted + lost + counts->left_out + waiting)
-        return RP_STREAM_TOKEN_DAMAGED(
-            error,
-            ": %" PRIu64 " tokens were read; %" PRIu64 " emitted, %" PRIu64 " truncated, %" PRIu64
-            " dropped, %" PRIu64 " left out and the waiting ones are not as many",
-            counts->tokens_read, counts->emitted, counts->truncated, counts->dropped,
-            counts->left_out);
+        return RP_TOKEN_DAMAGED(error,
+                                ": %" PRIu64 " tokens were read; %" PRIu64 " emitted, %" PRIu64
+                                " truncated, %" PRIu64 " dropped, %" PRIu64
+                                " left out and the waiting ones are not as many",
+                                counts->tokens_read, counts->emitted, counts->truncated,
+                                counts->dropped, counts->left_out);
     /* Truncated and dropped are also tokens that were lost at a boundary, after they were taken.
      * Those, tokens that were left out, and rows that were skipped are withheld. */
     wide lost_later = tokens + lost - counts->tokens_read;
     if (tokens + lost < counts->tokens_read || lost_later > lost ||
         withheld < lost_later + counts->left_out ||
         withheld - lost_later - counts->left_out > counts->emitted)
-        return RP_STREAM_TOKEN_DAMAGED(
-            error,
-            ": the tokens of its sources are not those that were read less "
-            "%" PRIu64 " truncated and %" PRIu64 " dropped",
-            counts->truncated, counts->dropped);
+        return RP_TOKEN_DAMAGED(error,
+                                ": the tokens of its sources are not those that were read less "
+                                "%" PRIu64 " truncated and %" PRIu64 " dropped",
+                                counts->truncated, counts->dropped);
     if (taken + counts->empty > counts->documents || counts->documents >= COUNT_END ||
         counts->passed_over >= COUNT_END || counts->placed > taken / token->header.group ||
         (token->header.longest > 0) != (tokens > 0) || token->header.longest > counts->tokens_read)
-        return RP_STREAM_TOKEN_DAMAGED(
+        return RP_TOKEN_DAMAGED(
             error,
             ": %" PRIu64 " documents, %" PRIu64 " of them empty, %" PRIu64
             " pieces placed, a longest piece of %" PRIu32 " tokens: its sources say otherwise",

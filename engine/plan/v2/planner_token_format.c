@@ -143,9 +143,8 @@ struct reader {
 static int take(struct reader *reader, void *record, size_t bytes)
 {
     if (reader->left < bytes)
-        return RP_STREAM_TOKEN_DAMAGED(reader->error,
-                                       ": %zu bytes are left, a record of %zu is expected",
-                                       reader->left, bytes);
+        return RP_TOKEN_DAMAGED(reader->error, ": %zu bytes are left, a record of %zu is expected",
+                                reader->left, bytes);
     if (bytes > 0)
         memcpy(record, reader->at, bytes);
     reader->at += bytes;
@@ -162,35 +161,19 @@ static int take_zeros(struct reader *reader, size_t bytes)
         return code;
     return memcmp(zeros, none, sizeof none) == 0
                ? 0
-               : RP_STREAM_TOKEN_DAMAGED(reader->error, ": bytes of its padding are not 0");
+               : RP_TOKEN_DAMAGED(reader->error, ": bytes of its padding are not 0");
 }
 
 static int open_bytes(struct reader *reader, struct rp_token2_header *header, const void *bytes,
                       size_t count, struct rp_error *error)
 {
-    uint32_t version;
-    if (count < sizeof *header + HASH_BYTES && count < offsetof(struct rp_token2_header, seed))
-        return RP_STREAM_TOKEN_DAMAGED(error, ": %zu bytes; even an empty one has %zu", count,
-                                       sizeof *header + HASH_BYTES);
+    int code = rp_state_check_bytes(bytes, count, offsetof(struct rp_token2_header, seed),
+                                    sizeof *header + HASH_BYTES, error);
+    if (code < 0)
+        return code;
     memset(header, 0, sizeof *header);
     memcpy(header, bytes, rp_min_u64(count, sizeof *header));
-    if (memcmp(header->magic, RP_STREAM_TOKEN_MAGIC, sizeof header->magic) != 0)
-        return RP_STREAM_TOKEN_DAMAGED(
-            error, ": these bytes are not a state token (they do not begin with %s)",
-            RP_STREAM_TOKEN_MAGIC);
-    if (header->bytes != count || count < offsetof(struct rp_token2_header, seed) + HASH_BYTES)
-        return RP_STREAM_TOKEN_DAMAGED(
-            error, ": it says that it has %" PRIu32 " bytes; %zu are there", header->bytes, count);
-    size_t hashed = count - HASH_BYTES;
-    struct rp_hash128 expected = rp_hash128_load((const uint8_t *)bytes + hashed);
-    struct rp_hash128 found = rp_hash128(bytes, hashed);
-    if (!rp_hash128_equal(expected, found)) {
-        char expected_hex[RP_HASH_HEX_BYTES], found_hex[RP_HASH_HEX_BYTES];
-        return RP_STREAM_TOKEN_DAMAGED(error, ": its hash is %s; its bytes hash to %s",
-                                       rp_hash128_hex(expected, expected_hex),
-                                       rp_hash128_hex(found, found_hex));
-    }
-    version = header->version;
+    uint32_t version = header->version;
     if (version != RP_TOKEN_VERSION_CALENDAR)
         return rp_fail(error, -RP_E_VERSION,
                        version < RP_TOKEN_VERSION_CALENDAR
@@ -199,10 +182,10 @@ static int open_bytes(struct reader *reader, struct rp_token2_header *header, co
                        "state token: version %" PRIu32 "; a stream of version 2 has version %u",
                        version, RP_TOKEN_VERSION_CALENDAR);
     if (count < sizeof *header + HASH_BYTES)
-        return RP_STREAM_TOKEN_DAMAGED(error, ": %zu bytes; even an empty one has %zu", count,
-                                       sizeof *header + HASH_BYTES);
-    *reader = (struct reader){(const uint8_t *)bytes + sizeof *header, hashed - sizeof *header,
-                              error};
+        return RP_TOKEN_DAMAGED(error, ": %zu bytes; even an empty one has %zu", count,
+                                sizeof *header + HASH_BYTES);
+    *reader = (struct reader){(const uint8_t *)bytes + sizeof *header,
+                              count - HASH_BYTES - sizeof *header, error};
     return 0;
 }
 
@@ -221,9 +204,9 @@ static int take_source(struct reader *reader, struct rp_planner_token_source *so
     if (code == 0)
         code = take(reader, &length, 1);
     if (code == 0 && (length == 0 || length > RP_SOURCE_NAME_MAX))
-        return RP_STREAM_TOKEN_DAMAGED(reader->error,
-                                       ", source %" PRIu32 ": a name of %u bytes; expected 1 to %u",
-                                       number, length, RP_SOURCE_NAME_MAX);
+        return RP_TOKEN_DAMAGED(reader->error,
+                                ", source %" PRIu32 ": a name of %u bytes; expected 1 to %u",
+                                number, length, RP_SOURCE_NAME_MAX);
     if (code == 0)
         code = take(reader, source->name, length);
     if (code == 0)
@@ -234,11 +217,10 @@ static int take_source(struct reader *reader, struct rp_planner_token_source *so
         record.flags > 7 || record.too_long > RP_TOO_LONG_ERROR ||
         record.on_exhausted > RP_EXHAUSTED_ERROR ||
         differs != (source->documents_next != record.documents))
-        return RP_STREAM_TOKEN_DAMAGED(reader->error,
-                                       ", source %" PRIu32
-                                       ": flags %u, too_long %u, on_exhausted %u or "
-                                       "its name have no meaning",
-                                       number, record.flags, record.too_long, record.on_exhausted);
+        return RP_TOKEN_DAMAGED(reader->error,
+                                ", source %" PRIu32 ": flags %u, too_long %u, on_exhausted %u or "
+                                "its name have no meaning",
+                                number, record.flags, record.too_long, record.on_exhausted);
     source->prints = (struct rp_source_prints){record.sampled, record.full, record.selection};
     source->limits = (struct rp_limits){record.max_tokens, record.max_epochs,
                                         (enum rp_on_exhausted)record.on_exhausted};
@@ -264,8 +246,8 @@ static int take_sources(struct reader *reader, struct rp_token2 *token)
     uint32_t count = token->header.source_count;
     if (count == 0 || count > RP_SOURCES_MAX ||
         count > reader->left / sizeof(struct rp_token2_source))
-        return RP_STREAM_TOKEN_DAMAGED(
-            reader->error, ": a table of %" PRIu32 " sources does not fit into it", count);
+        return RP_TOKEN_DAMAGED(reader->error,
+                                ": a table of %" PRIu32 " sources does not fit into it", count);
     token->sources = rp_calloc(count, sizeof *token->sources);
     if (!token->sources)
         return rp_fail(reader->error, -ENOMEM, NULL,
@@ -310,10 +292,10 @@ static int take_waiting(struct reader *reader, struct rp_token2 *token)
         fits = count_open_pieces(rows, header->open_count, &snapshot->open_piece_count);
     }
     if (!fits)
-        return RP_STREAM_TOKEN_DAMAGED(reader->error,
-                                       ": %" PRIu32 " pieces in the FIFO, %" PRIu32
-                                       " in the pool and %" PRIu32 " open rows do not fit into it",
-                                       header->fifo_count, header->pool_count, header->open_count);
+        return RP_TOKEN_DAMAGED(reader->error,
+                                ": %" PRIu32 " pieces in the FIFO, %" PRIu32
+                                " in the pool and %" PRIu32 " open rows do not fit into it",
+                                header->fifo_count, header->pool_count, header->open_count);
     snapshot->source_count = header->source_count;
     snapshot->fifo_count = header->fifo_count;
     snapshot->pool_count = header->pool_count;
@@ -328,8 +310,7 @@ static int take_waiting(struct reader *reader, struct rp_token2 *token)
         struct rp_token2_open_row row;
         code = take(reader, &row, sizeof row);
         if (code == 0 && row.zero != 0)
-            code = RP_STREAM_TOKEN_DAMAGED(reader->error,
-                                           ": bytes of open row %" PRIu32 " are not 0", i);
+            code = RP_TOKEN_DAMAGED(reader->error, ": bytes of open row %" PRIu32 " are not 0", i);
         if (code == 0)
             code = take(reader, pieces, row.pieces * sizeof *pieces);
         if (code == 0) {
@@ -361,10 +342,10 @@ static int take_history(struct reader *reader, struct rp_token2 *token)
     uint32_t room = 8 * rp_token2_flags(token);
     room = room < RP_HISTORY_MAX ? RP_HISTORY_MAX - room : 0;
     if (bytes != reader->left || bytes % 8 != 0 || bytes > room)
-        return RP_STREAM_TOKEN_DAMAGED(reader->error,
-                                       ": a history of %" PRIu32
-                                       " bytes; %zu are left, and %" PRIu32 " are possible",
-                                       bytes, reader->left, room);
+        return RP_TOKEN_DAMAGED(reader->error,
+                                ": a history of %" PRIu32 " bytes; %zu are left, and %" PRIu32
+                                " are possible",
+                                bytes, reader->left, room);
     token->history = rp_calloc(bytes + 1, 1);
     if (!token->history)
         return rp_fail(reader->error, -ENOMEM, NULL, "no memory for the history of a token");
@@ -374,7 +355,7 @@ static int take_history(struct reader *reader, struct rp_token2 *token)
         char c = token->history[i];
         bool fits = i < text ? (c >= ' ' && c <= '~') || c == '\n' : c == 0;
         if (!fits || text + 8 <= bytes || (text > 0 && token->history[text - 1] != '\n'))
-            code = RP_STREAM_TOKEN_DAMAGED(reader->error, ": its history is not text");
+            code = RP_TOKEN_DAMAGED(reader->error, ": its history is not text");
     }
     return code;
 }

@@ -8,9 +8,8 @@
 #ifndef RP_PLAN_V2_PLANNER_TOKEN_FORMAT_H
 #define RP_PLAN_V2_PLANNER_TOKEN_FORMAT_H
 
+#include "plan/token_records.h"
 #include "plan/v2/planner_token.h"
-
-#define RP_STREAM_TOKEN_MAGIC "RPSTATE" /* with its zero byte: 8 bytes */
 
 struct rp_token2_deal {
     uint32_t window, step, tier, bundle, k, w; /* window 0: off */
@@ -160,9 +159,5 @@ uint32_t rp_token2_other_limits(const struct rp_token2_resume *resume,
 RP_MUST_CHECK int rp_token2_match_limits(const struct rp_token2_resume *resume,
                                          const struct rp_calendar *calendar,
                                          const struct rp_planner *plan, bool *other);
-
-#define RP_STREAM_TOKEN_HINT "nothing was changed; take another state token or an older checkpoint"
-#define RP_STREAM_TOKEN_DAMAGED(error, ...)                                                        \
-    rp_fail(error, -RP_E_CORRUPT, RP_STREAM_TOKEN_HINT, "state token" __VA_ARGS__)
 
 #endif

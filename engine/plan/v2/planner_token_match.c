@@ -219,24 +219,14 @@ static int find_sources(struct rp_token2_resume *resume)
     return 0;
 }
 
-/* The waiting pieces of each source. */
-static void count_pieces(const struct rp_snapshot *snapshot, uint32_t *pieces)
-{
-    for (uint32_t i = 0; i < snapshot->fifo_count; i++)
-        pieces[snapshot->fifo[i].source]++;
-    for (uint32_t i = 0; i < snapshot->pool_count; i++)
-        pieces[snapshot->pool[i].piece.source]++;
-    for (uint32_t i = 0; i < snapshot->open_piece_count; i++)
-        pieces[snapshot->open_pieces[i].source]++;
-}
-
 int rp_token2_match_spec(struct rp_token2_resume *resume)
 {
     uint32_t count = resume->token.header.source_count;
     uint32_t *pieces = rp_calloc(count, sizeof *pieces);
     if (!pieces)
         return rp_fail(resume->error, -ENOMEM, NULL, "no memory for the sources of a state token");
-    count_pieces(&resume->token.snapshot, pieces);
+    for (uint64_t i = 0; i < rp_snapshot_pieces(&resume->token.snapshot); i++)
+        pieces[rp_snapshot_piece(&resume->token.snapshot, i)->source]++;
     int code = match_fixed(resume);
     if (code == 0)
         code = find_sources(resume);
@@ -419,8 +409,7 @@ static int match_history(const struct rp_token2_resume *resume, const struct rp_
                                           text);
     if (bytes == token->header.history_bytes && strcmp(text, token->history) == 0)
         return 0;
-    return RP_STREAM_TOKEN_DAMAGED(resume->error,
-                                   ": its history is not that of its stages and records");
+    return RP_TOKEN_DAMAGED(resume->error, ": its history is not that of its stages and records");
 }
 
 /* Stages that are begun may name a source that left the config without a word. */

@@ -158,7 +158,7 @@ static int open_known(const struct rp_token2_resume *resume, struct opened *open
             return code == -ENOMEM
                        ? rp_fail(resume->error, code, NULL,
                                  "no memory for the calendar of a stream")
-                       : RP_STREAM_TOKEN_DAMAGED(resume->error, ": its history: %s", error.message);
+                       : RP_TOKEN_DAMAGED(resume->error, ": its history: %s", error.message);
         }
         bool is_known = code == 0 && rp_calendar_knows_records(found.calendar);
         if (is_known || (code == 0 && (!opened->calendar || from == 1))) {
@@ -174,7 +174,7 @@ static int open_known(const struct rp_token2_resume *resume, struct opened *open
     }
     if (opened->calendar)
         return 0;
-    return rp_fail(resume->error, first.code, first.hint[0] ? first.hint : RP_STREAM_TOKEN_HINT,
+    return rp_fail(resume->error, first.code, first.hint[0] ? first.hint : RP_TOKEN_DAMAGED_HINT,
                    "%s", first.message);
 }
 

@@ -69,12 +69,12 @@ static int check_joined(const struct check *check)
     uint32_t joined = stage_before(check->calendar, header->next_row)->joined;
     uint32_t before = header->window_first > 0 ? check->was->joined : 0;
     if (header->source_count != joined)
-        return RP_STREAM_TOKEN_DAMAGED(
-            check->error, ": it has %" PRIu32 " sources; %" PRIu32 " joined by row %" PRIu64,
-            header->source_count, joined, header->next_row);
+        return RP_TOKEN_DAMAGED(check->error,
+                                ": it has %" PRIu32 " sources; %" PRIu32 " joined by row %" PRIu64,
+                                header->source_count, joined, header->next_row);
     for (uint32_t j = before; j < joined; j++)
         if (!is_first(&check->token->sources[j].state))
-            return RP_STREAM_TOKEN_DAMAGED(
+            return RP_TOKEN_DAMAGED(
                 check->error, ", source %s: it joins at row %" PRIu64 ", and was read before it",
                 check->token->sources[j].name, header->window_first);
     return 0;
@@ -93,9 +93,8 @@ static int check_visits(const struct check *check)
         uint32_t passes_min = is_known ? source->passes : 1;
         uint32_t passes_max = is_known ? source->passes : RP_COUNT_MAX;
         if (state->pass >= passes_max)
-            return RP_STREAM_TOKEN_DAMAGED(check->error,
-                                           ", source %s: it is in pass %u of %" PRIu32,
-                                           check->token->sources[j].name, state->pass, passes_max);
+            return RP_TOKEN_DAMAGED(check->error, ", source %s: it is in pass %u of %" PRIu32,
+                                    check->token->sources[j].name, state->pass, passes_max);
         wide now = (wide)state->pass * state->documents + (wide)state->position * header->group;
         least += now;
         most += now;
@@ -106,10 +105,10 @@ static int check_visits(const struct check *check)
         }
     }
     if (visited < least || visited > most)
-        return RP_STREAM_TOKEN_DAMAGED(check->error,
-                                       ": %" PRIu64 " documents were read and %" PRIu64
-                                       " passed over: the sources' positions say otherwise",
-                                       header->counts.documents, header->counts.passed_over);
+        return RP_TOKEN_DAMAGED(check->error,
+                                ": %" PRIu64 " documents were read and %" PRIu64
+                                " passed over: the sources' positions say otherwise",
+                                header->counts.documents, header->counts.passed_over);
     return 0;
 }
 
@@ -142,10 +141,10 @@ static int measure_item(const struct check *check, const struct rp_item_piece *p
                            "source %s: the index entry of document %" PRIu64 " is damaged",
                            source->name, documents[i]);
         if (lengths[i] == 0 || lengths[i] > UINT32_MAX || counts[i] <= piece->pass)
-            return RP_STREAM_TOKEN_DAMAGED(check->error,
-                                           ": a piece of document %" PRIu64
-                                           " of source %s waits, which pass %u does not take",
-                                           documents[i], source->name, piece->pass);
+            return RP_TOKEN_DAMAGED(check->error,
+                                    ": a piece of document %" PRIu64
+                                    " of source %s waits, which pass %u does not take",
+                                    documents[i], source->name, piece->pass);
         *tokens += lengths[i] + more;
         *size += rp_div_up(lengths[i] + more, align) * align;
     }
@@ -161,8 +160,8 @@ static int check_piece(const struct check *check, const struct rp_item_piece *pi
     uint32_t group = check->fixed->group, seq_len = check->was->seq_len;
     uint64_t end = (uint64_t)piece->offset + piece->length, tokens, whole;
     if (!source)
-        return RP_STREAM_TOKEN_DAMAGED(check->error,
-                                       ": a piece of source %s waits, which left the config", name);
+        return RP_TOKEN_DAMAGED(check->error, ": a piece of source %s waits, which left the config",
+                                name);
     int code = measure_item(check, piece, source, &tokens, &whole);
     if (code < 0)
         return code;
@@ -172,16 +171,16 @@ static int check_piece(const struct check *check, const struct rp_item_piece *pi
     *size = group > 1 ? whole : rp_div_up(piece->length, check->was->align) * check->was->align;
     if (end > tokens || (end < tokens && !is_truncated) || (is_atomic && piece->offset > 0) ||
         piece->pass >= source->passes)
-        return RP_STREAM_TOKEN_DAMAGED(check->error,
-                                       ": %" PRIu32 " tokens from %" PRIu32 " on of item %" PRIu64
-                                       " of source %s wait; it has %" PRIu64,
-                                       piece->length, piece->offset, piece->item, name, tokens);
+        return RP_TOKEN_DAMAGED(check->error,
+                                ": %" PRIu32 " tokens from %" PRIu32 " on of item %" PRIu64
+                                " of source %s wait; it has %" PRIu64,
+                                piece->length, piece->offset, piece->item, name, tokens);
     if (piece->length < length_min || piece->length > length_max ||
         (is_atomic && (*size > seq_len || piece->length > seq_len)))
-        return RP_STREAM_TOKEN_DAMAGED(check->error,
-                                       ": %" PRIu32 " tokens of item %" PRIu64
-                                       " of source %s wait in a place for %" PRIu64 " to %" PRIu64,
-                                       piece->length, piece->item, name, length_min, length_max);
+        return RP_TOKEN_DAMAGED(check->error,
+                                ": %" PRIu32 " tokens of item %" PRIu64
+                                " of source %s wait in a place for %" PRIu64 " to %" PRIu64,
+                                piece->length, piece->item, name, length_min, length_max);
     return 0;
 }
 
@@ -194,10 +193,10 @@ static int check_queues(const struct check *check)
                                                    snapshot->row > 0 ? snapshot->row - 1 : 0);
     if ((uint64_t)snapshot->fifo_count + snapshot->pool_count > room.queued ||
         (is_concat && snapshot->pool_count > 0))
-        return RP_STREAM_TOKEN_DAMAGED(check->error,
-                                       ": %" PRIu32 " pieces in the FIFO and %" PRIu32
-                                       " in the pool; at most %" PRIu64 " are possible",
-                                       snapshot->fifo_count, snapshot->pool_count, room.queued);
+        return RP_TOKEN_DAMAGED(check->error,
+                                ": %" PRIu32 " pieces in the FIFO and %" PRIu32
+                                " in the pool; at most %" PRIu64 " are possible",
+                                snapshot->fifo_count, snapshot->pool_count, room.queued);
     for (uint32_t i = 0; i < snapshot->fifo_count; i++) {
         int code = check_piece(check, &snapshot->fifo[i], 1, is_concat ? UINT32_MAX : seq_len,
                                &size);
@@ -212,11 +211,10 @@ static int check_queues(const struct check *check)
         uint64_t end = (uint64_t)entry->piece.offset + entry->piece.length;
         if (entry->rows < rp_div_up(entry->piece.length, seq_len) ||
             entry->rows > rp_div_up(end, seq_len))
-            return RP_STREAM_TOKEN_DAMAGED(check->error,
-                                           ": pool entry %" PRIu32 " has %" PRIu32
-                                           " rows; it has %" PRIu32 " tokens from %" PRIu32 " on",
-                                           i, entry->rows, entry->piece.length,
-                                           entry->piece.offset);
+            return RP_TOKEN_DAMAGED(check->error,
+                                    ": pool entry %" PRIu32 " has %" PRIu32 " rows; it has %" PRIu32
+                                    " tokens from %" PRIu32 " on",
+                                    i, entry->rows, entry->piece.length, entry->piece.offset);
     }
     return 0;
 }
@@ -227,10 +225,10 @@ static int check_open_row(const struct check *check, uint32_t index,
     const struct rp_open_row_state *row = &check->token->snapshot.open[index];
     uint64_t places = 0, size;
     if (row->pieces >= check->was->max_docs_per_row / check->fixed->group)
-        return RP_STREAM_TOKEN_DAMAGED(check->error,
-                                       ": open row %" PRIu32 " has %" PRIu32
-                                       " pieces; a row of %" PRIu32 " documents would be full",
-                                       index, row->pieces, check->was->max_docs_per_row);
+        return RP_TOKEN_DAMAGED(check->error,
+                                ": open row %" PRIu32 " has %" PRIu32 " pieces; a row of %" PRIu32
+                                " documents would be full",
+                                index, row->pieces, check->was->max_docs_per_row);
     for (uint32_t i = 0; i < row->pieces; i++) {
         int code = check_piece(check, &pieces[i], 1, check->was->seq_len, &size);
         if (code < 0)
@@ -238,10 +236,10 @@ static int check_open_row(const struct check *check, uint32_t index,
         places += size;
     }
     if (places >= check->was->seq_len)
-        return RP_STREAM_TOKEN_DAMAGED(check->error,
-                                       ": open row %" PRIu32 " has %" PRIu64
-                                       " places; expected less than %" PRIu32,
-                                       index, places, check->was->seq_len);
+        return RP_TOKEN_DAMAGED(check->error,
+                                ": open row %" PRIu32 " has %" PRIu64
+                                " places; expected less than %" PRIu32,
+                                index, places, check->was->seq_len);
     return 0;
 }
 
@@ -255,11 +253,11 @@ static int check_open_rows(const struct check *check)
     if (snapshot->open_count > (is_best_fit ? check->was->window : 0) ||
         (placed > 0 && !is_best_fit) ||
         (snapshot->open_count > 0 && placed - snapshot->open[0].opened_at > age_max))
-        return RP_STREAM_TOKEN_DAMAGED(check->error,
-                                       ": %" PRIu32 " open rows after %" PRIu64
-                                       " placed pieces, with %s and a window of %" PRIu32,
-                                       snapshot->open_count, placed,
-                                       rp_packing_name(check->was->packing), check->was->window);
+        return RP_TOKEN_DAMAGED(check->error,
+                                ": %" PRIu32 " open rows after %" PRIu64
+                                " placed pieces, with %s and a window of %" PRIu32,
+                                snapshot->open_count, placed, rp_packing_name(check->was->packing),
+                                check->was->window);
     for (uint32_t i = 0; i < snapshot->open_count; i++) {
         int code = check_open_row(check, i, pieces);
         if (code < 0)
@@ -282,10 +280,10 @@ static int check_places(const struct check *check)
         places += (wide)(next - from) * rp_calendar_at(check->calendar, from)->seq_len;
     }
     if (places != counted || header->counts.emitted < first)
-        return RP_STREAM_TOKEN_DAMAGED(check->error,
-                                       ": %" PRIu64 " tokens emitted and %" PRIu64
-                                       " of padding do not make the %" PRIu64 " rows before it",
-                                       header->counts.emitted, header->counts.padding, first);
+        return RP_TOKEN_DAMAGED(check->error,
+                                ": %" PRIu64 " tokens emitted and %" PRIu64
+                                " of padding do not make the %" PRIu64 " rows before it",
+                                header->counts.emitted, header->counts.padding, first);
     return 0;
 }
 
@@ -303,8 +301,8 @@ static int check_skipped(const struct check *check)
     bool skips = !rp_hash128_equal(rp_calendar_skip_hash(check->calendar, header->window_first),
                                    rp_calendar_skip_hash(check->calendar, 0));
     if (!skips && withheld != lost_later + header->counts.left_out)
-        return RP_STREAM_TOKEN_DAMAGED(
-            check->error, ": its sources withheld tokens, and no row before it was skipped");
+        return RP_TOKEN_DAMAGED(check->error,
+                                ": its sources withheld tokens, and no row before it was skipped");
     return 0;
 }
 
@@ -317,8 +315,7 @@ static int check_start(const struct check *check)
         return 0;
     if (memcmp(&header->counts, &none, sizeof none) != 0 || header->stopped ||
         !rp_hash128_equal(header->digest, rp_hash128("", 0)))
-        return RP_STREAM_TOKEN_DAMAGED(check->error,
-                                       ": at row 0, and something was read before it");
+        return RP_TOKEN_DAMAGED(check->error, ": at row 0, and something was read before it");
     return 0;
 }
 
@@ -332,16 +329,11 @@ int rp_token2_verify(const struct rp_token2 *token, const struct rp_calendar *ca
         .was = stage_before(calendar, token->header.window_first),
         .error = error,
     };
-    int code = check_joined(&check);
-    if (code == 0)
-        code = check_start(&check);
-    if (code == 0)
-        code = check_visits(&check);
-    if (code == 0)
-        code = check_places(&check);
-    if (code == 0)
-        code = check_skipped(&check);
-    if (code == 0)
-        code = check_queues(&check);
-    return code < 0 ? code : check_open_rows(&check);
+    static int (*const steps[])(const struct check *) = {
+        check_joined,  check_start,  check_visits,   check_places,
+        check_skipped, check_queues, check_open_rows};
+    int code = 0;
+    for (size_t i = 0; i < RP_ARRAY_COUNT(steps) && code == 0; i++)
+        code = steps[i](&check);
+    return code;
 }

@@ -56,13 +56,7 @@ bool rp_selection_is_built_in(const char *name)
 static uint32_t place_of(const struct rp_selection *selection, const char *name)
 {
     uint32_t low = 0, high = selection->column_count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (strcmp(selection->columns[middle].name, name) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    RP_PARTITION(low, high, middle, strcmp(selection->columns[middle].name, name) < 0)
     return low;
 }
 

@@ -72,4 +72,19 @@ struct rp_snapshot {
 RP_MUST_CHECK int rp_snapshot_resize(struct rp_snapshot *snapshot, struct rp_error *error);
 void rp_snapshot_free(struct rp_snapshot *snapshot);
 
+/** The waiting pieces: those of the FIFO, then of the pool, then of open rows. */
+static inline uint64_t rp_snapshot_pieces(const struct rp_snapshot *snapshot)
+{
+    return (uint64_t)snapshot->fifo_count + snapshot->pool_count + snapshot->open_piece_count;
+}
+static inline const struct rp_item_piece *rp_snapshot_piece(const struct rp_snapshot *snapshot,
+                                                            uint64_t index)
+{
+    if (index < snapshot->fifo_count)
+        return &snapshot->fifo[index];
+    index -= snapshot->fifo_count;
+    return index < snapshot->pool_count ? &snapshot->pool[index].piece
+                                        : &snapshot->open_pieces[index - snapshot->pool_count];
+}
+
 #endif

@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/bits.h"
 #include "base/mem.h"
 #include "plan/v2/stores.h"
 
@@ -260,11 +259,6 @@ static int fill(struct rp_stores *stores, const struct rp_snapshot *snapshot, bo
     return failed;
 }
 
-static uint64_t pieces_of(const struct rp_snapshot *snapshot)
-{
-    return (uint64_t)snapshot->fifo_count + snapshot->pool_count + snapshot->open_piece_count;
-}
-
 int rp_stores_restore(struct rp_stores *stores, const struct rp_snapshot *snapshot,
                       struct rp_error *error)
 {
@@ -272,7 +266,7 @@ int rp_stores_restore(struct rp_stores *stores, const struct rp_snapshot *snapsh
         return fail_state("sources:", snapshot->source_count, error);
     rp_feed_restore(&stores->feed, snapshot->sources, snapshot->source_count);
     rp_stores_begin_row(stores, snapshot->row > 0 ? snapshot->row - 1 : 0);
-    int failed = rp_stores_reserve(stores, stores->feed.stage, pieces_of(snapshot), error);
+    int failed = rp_stores_reserve(stores, stores->feed.stage, rp_snapshot_pieces(snapshot), error);
     if (failed < 0)
         return failed;
     rp_stores_clear(stores);
@@ -289,12 +283,10 @@ static bool is_any_out(const struct rp_stores *stores, const struct rp_snapshot 
 {
     const struct rp_feed *feed = &stores->feed;
     bool is_out = false;
-    for (uint32_t i = 0; i < before->fifo_count && !is_out; i++)
-        is_out = rp_feed_is_out(feed, before->fifo[i].source, before->fifo[i].item);
-    for (uint32_t i = 0; i < before->pool_count && !is_out; i++)
-        is_out = rp_feed_is_out(feed, before->pool[i].piece.source, before->pool[i].piece.item);
-    for (uint32_t i = 0; i < before->open_piece_count && !is_out; i++)
-        is_out = rp_feed_is_out(feed, before->open_pieces[i].source, before->open_pieces[i].item);
+    for (uint64_t i = 0; i < rp_snapshot_pieces(before) && !is_out; i++) {
+        const struct rp_item_piece *piece = rp_snapshot_piece(before, i);
+        is_out = rp_feed_is_out(feed, piece->source, piece->item);
+    }
     return is_out;
 }
 
@@ -331,7 +323,7 @@ static int enter_again(struct rp_stores *stores, struct rp_item_piece piece, str
 static int rebuild(struct rp_stores *stores, const struct rp_snapshot *before,
                    struct rp_error *error)
 {
-    int failed = rp_stores_reserve(stores, stores->feed.stage, pieces_of(before), error);
+    int failed = rp_stores_reserve(stores, stores->feed.stage, rp_snapshot_pieces(before), error);
     if (failed < 0)
         return failed;
     rp_stores_clear(stores);

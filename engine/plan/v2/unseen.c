@@ -131,15 +131,10 @@ static int check_prints(const struct opening *opening, const struct rp_planner_t
 
 static int add_pieces(struct opening *opening, const struct rp_snapshot *snapshot, uint32_t source)
 {
-    uint64_t pieces = (uint64_t)snapshot->fifo_count + snapshot->pool_count +
-                      snapshot->open_piece_count;
+    uint64_t pieces = rp_snapshot_pieces(snapshot);
     int code = allocate_waiting(opening, pieces);
     for (uint64_t i = 0; i < pieces && code == 0; i++) {
-        uint64_t in_pool = i - snapshot->fifo_count, in_rows = in_pool - snapshot->pool_count;
-        const struct rp_item_piece *piece = i < snapshot->fifo_count ? &snapshot->fifo[i]
-                                            : in_pool < snapshot->pool_count
-                                                ? &snapshot->pool[in_pool].piece
-                                                : &snapshot->open_pieces[in_rows];
+        const struct rp_item_piece *piece = rp_snapshot_piece(snapshot, i);
         if (piece->source == source && piece->offset == 0)
             code = add_waiting(opening, piece->item, piece->length);
     }
@@ -191,8 +186,7 @@ static int read_token(struct opening *opening, const struct rp_token2 *token)
 
 /* ---- version 1 ------------------------------------------------------------------------------- */
 
-#define CUT_SHORT(opening)                                                                         \
-    RP_STREAM_TOKEN_DAMAGED((opening)->error, ": its records do not fill its bytes")
+#define CUT_SHORT(opening) RP_TOKEN_DAMAGED((opening)->error, ": its records do not fill its bytes")
 
 static int check_first(const struct opening *opening, const struct rp_state_header *header)
 {
@@ -209,8 +203,8 @@ static int check_first(const struct opening *opening, const struct rp_state_head
                        opening->source->number);
     if (header->shuffle > RP_SHUFFLE_BLOCK || header->source_count > RP_SOURCES_MAX ||
         (blocks && (header->block_documents == 0 || header->window_blocks == 0)))
-        return RP_STREAM_TOKEN_DAMAGED(opening->error, ": shuffle %u of %" PRIu32 " sources",
-                                       header->shuffle, header->source_count);
+        return RP_TOKEN_DAMAGED(opening->error, ": shuffle %u of %" PRIu32 " sources",
+                                header->shuffle, header->source_count);
     return 0;
 }
 
@@ -219,9 +213,8 @@ static int read_cursor(struct opening *opening, const struct rp_state_header *he
 {
     struct rp_unseen *unseen = opening->unseen;
     if (source->documents == 0 || source->documents >> 63 || cursor->position >= source->documents)
-        return RP_STREAM_TOKEN_DAMAGED(opening->error,
-                                       ": position %" PRIu64 " of %" PRIu64 " documents",
-                                       cursor->position, source->documents);
+        return RP_TOKEN_DAMAGED(opening->error, ": position %" PRIu64 " of %" PRIu64 " documents",
+                                cursor->position, source->documents);
     *unseen = (struct rp_unseen){
         .documents = source->documents,
         .before = cursor->epoch > 0 ? source->documents : 0,
@@ -246,8 +239,8 @@ static int add_first_piece(struct opening *opening, uint32_t source, uint64_t do
     if (source != opening->source->number || offset > 0)
         return 0;
     if (document >= opening->unseen->documents)
-        return RP_STREAM_TOKEN_DAMAGED(opening->error, ": document %" PRIu64 " waits, of %" PRIu64,
-                                       document, opening->unseen->documents);
+        return RP_TOKEN_DAMAGED(opening->error, ": document %" PRIu64 " waits, of %" PRIu64,
+                                document, opening->unseen->documents);
     return add_waiting(opening, document, length);
 }
 
