@@ -9,7 +9,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/bits.h"
 #include "base/clock.h"
 #include "base/defect.h"
 #include "base/file.h"

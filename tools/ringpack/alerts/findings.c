@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/bits.h"
 #include "cmd.h"
 
 #define DISK_PATIENCE_NS UINT64_C(60000000000) /* an older answer says nothing */

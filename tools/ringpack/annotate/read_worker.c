@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "annotate/annotate.h"
-#include "base/bits.h"
 #include "convert/convert.h"
 #include "interrupt.h"
 

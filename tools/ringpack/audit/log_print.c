@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "audit/log.h"
-#include "base/mem.h"
 #include "cmd.h"
 
 #define ROW_NONE (-1)

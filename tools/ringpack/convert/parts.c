@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/bits.h"
 #include "base/defect.h"
 #include "base/mem.h"
 #include "cmd.h"

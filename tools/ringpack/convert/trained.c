@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <jansson.h>
 
-#include "base/bits.h"
 #include "convert/convert.h"
 
 #define LABEL_IGNORED (-100)

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/mem.h"
 #include "convert/convert.h"
 #include "convert/value_type.h"
 #include "interrupt.h"

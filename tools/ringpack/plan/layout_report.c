@@ -3,7 +3,6 @@
  */
 #include <inttypes.h>
 
-#include "base/bits.h"
 #include "cmd.h"
 #include "plan/layout_tally.h"
 #include "plan/v2/deal.h"

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 
-#include "base/bits.h"
 #include "base/defect.h"
 #include "base/mem.h"
 

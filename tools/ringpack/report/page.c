@@ -10,7 +10,6 @@
 #include "explain/explain.h"
 #include "page_file.h"
 #include "report/report.h"
-#include "watch/watch.h"
 
 static const char style[] =
     "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"

@@ -8,9 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bits.h"
 #include "base/record.h"
-#include "base/mem.h"
 #include "plan/token_records.h"
 #include "plan/v2/planner_token.h"
 
