@@ -85,11 +85,6 @@ void rp_disk_watch_hurry(struct rp_disk_watch *watch)
     pthread_mutex_unlock(&watch->side.mutex);
 }
 
-const char *rp_disk_watch_path(const struct rp_disk_watch *watch)
-{
-    return watch->path;
-}
-
 struct rp_disk_answer rp_disk_watch_answer(struct rp_disk_watch *watch)
 {
     pthread_mutex_lock(&watch->side.mutex);

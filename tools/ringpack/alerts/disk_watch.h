@@ -27,7 +27,6 @@ RP_MUST_CHECK int rp_disk_watch_open(struct rp_disk_watch **out, const char *pat
                                      struct rp_error *error);
 /** Check now, and not at the end of the period. Returns at once. */
 void rp_disk_watch_hurry(struct rp_disk_watch *watch);
-const char *rp_disk_watch_path(const struct rp_disk_watch *watch);
 
 /* The newest answer. */
 struct rp_disk_answer {
