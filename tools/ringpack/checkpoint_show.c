@@ -196,8 +196,9 @@ static void print_config(const struct rp_checkpoint *checkpoint)
         putchar('\n');
 }
 
-void rp_show_checkpoint_print(const struct rp_checkpoint *checkpoint,
-                              const struct rp_state_info *token)
+/* `token` may be NULL if it could not be decoded; it is left out then. */
+static void print_checkpoint(const struct rp_checkpoint *checkpoint,
+                             const struct rp_state_info *token)
 {
     const struct rp_checkpoint_info *info = rp_checkpoint_info(checkpoint);
     char hex[RP_HASH_HEX_BYTES];
@@ -219,7 +220,7 @@ void rp_show_checkpoint_print(const struct rp_checkpoint *checkpoint,
     print_config(checkpoint);
 }
 
-void rp_show_state_print(const char *path, const void *state, const struct rp_state_info *token)
+static void print_state(const char *path, const void *state, const struct rp_state_info *token)
 {
     struct shown shown = contract_of_state(state, token->bytes);
     printf("%s\n", path);
@@ -334,8 +335,8 @@ static void json_add_contract(json_t *value, const struct shown *shown)
     json_object_set_new(value, "contract_hashes", hashes);
 }
 
-json_t *rp_show_checkpoint_json(const struct rp_checkpoint *checkpoint,
-                                const struct rp_state_info *token)
+static json_t *json_checkpoint(const struct rp_checkpoint *checkpoint,
+                               const struct rp_state_info *token)
 {
     struct contents contents = contents_of(checkpoint);
     size_t bytes;
@@ -357,7 +358,7 @@ json_t *rp_show_checkpoint_json(const struct rp_checkpoint *checkpoint,
     return value;
 }
 
-json_t *rp_show_state_json(const char *path, const void *state, const struct rp_state_info *token)
+static json_t *json_state(const char *path, const void *state, const struct rp_state_info *token)
 {
     struct shown shown = contract_of_state(state, token->bytes);
     json_t *value = json_object();
@@ -405,9 +406,9 @@ static int show_state(const char *path, json_t **json)
     if (code == 0)
         code = rp_state_info(state, bytes, &token, &error);
     if (code == 0 && json)
-        *json = rp_show_state_json(path, state, &token);
+        *json = json_state(path, state, &token);
     else if (code == 0)
-        rp_show_state_print(path, state, &token);
+        print_state(path, state, &token);
     free(state);
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
 }
@@ -424,9 +425,9 @@ int rp_show_path(const char *path, json_t **json)
     struct rp_error token_error;
     bool token_fine = rp_show_checkpoint_token(checkpoint, &token, &token_error) == 0;
     if (json)
-        *json = rp_show_checkpoint_json(checkpoint, token_fine ? &token : NULL);
+        *json = json_checkpoint(checkpoint, token_fine ? &token : NULL);
     else
-        rp_show_checkpoint_print(checkpoint, token_fine ? &token : NULL);
+        print_checkpoint(checkpoint, token_fine ? &token : NULL);
     rp_checkpoint_close(checkpoint);
     return token_fine ? RP_EXIT_FINE : rp_cmd_report(&token_error);
 }

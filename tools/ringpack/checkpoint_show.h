@@ -13,16 +13,6 @@
 RP_MUST_CHECK int rp_show_checkpoint_token(const struct rp_checkpoint *checkpoint,
                                            struct rp_state_info *token, struct rp_error *error);
 
-/* `token` may be NULL if it could not be decoded; it is left out then. */
-void rp_show_checkpoint_print(const struct rp_checkpoint *checkpoint,
-                              const struct rp_state_info *token);
-json_t *rp_show_checkpoint_json(const struct rp_checkpoint *checkpoint,
-                                const struct rp_state_info *token);
-
-/* A state token in a file of its own. `token` is the decoded header of `state`. */
-void rp_show_state_print(const char *path, const void *state, const struct rp_state_info *token);
-json_t *rp_show_state_json(const char *path, const void *state, const struct rp_state_info *token);
-
 /** Show a checkpoint, the newest of a directory, or a file with a state token: as text, or, unless
  * `json` is NULL, as *json. Returns the exit status; errors have been reported. */
 int rp_show_path(const char *path, json_t **json);

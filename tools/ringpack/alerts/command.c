@@ -67,6 +67,13 @@ static char *find_program(const char *word)
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
+static void free_variables(char **variables)
+{
+    for (size_t i = 0; variables && variables[i]; i++)
+        free(variables[i]);
+    free(variables);
+}
+
 /* The environment of the engine without variables of alerts, and the variables of this one. */
 static char **environment_of(char **variables)
 {
@@ -115,7 +122,7 @@ static void start(struct rp_alert_command *command, struct slot *slot, char **va
     slot->began_ns = rp_now_ns();
     slot->is_killed = false;
     free(environment);
-    rp_alert_variables_free(variables);
+    free_variables(variables);
     if (failed == 0) {
         set_pid(command, slot, pid);
         return;
@@ -220,7 +227,7 @@ static void free_command(struct rp_side_thread *side)
 {
     struct rp_alert_command *command = (struct rp_alert_command *)side;
     for (size_t i = 0; i < RP_ALERT_KINDS; i++)
-        rp_alert_variables_free(command->slots[i].wanted);
+        free_variables(command->slots[i].wanted);
     free(command->program);
     free(command->text);
     free(command);
@@ -274,13 +281,6 @@ int rp_alert_command_open(struct rp_alert_command **out, const char *text, const
                    rp_strerror(code));
 }
 
-void rp_alert_variables_free(char **variables)
-{
-    for (size_t i = 0; variables && variables[i]; i++)
-        free(variables[i]);
-    free(variables);
-}
-
 void rp_alert_command_run(struct rp_alert_command *command, enum rp_alert_kind kind,
                           char **variables)
 {
@@ -292,7 +292,7 @@ void rp_alert_command_run(struct rp_alert_command *command, enum rp_alert_kind k
     slot->failures += !variables; /* there was no memory for them */
     pthread_cond_broadcast(&command->side.changed);
     pthread_mutex_unlock(&command->side.mutex);
-    rp_alert_variables_free(older);
+    free_variables(older);
     bool waits = RP_DEFECT(wait_for_alert_command);
     while (waits) {
         rp_sleep_ns(LOOK_NS); /* the thread may be starting the command */

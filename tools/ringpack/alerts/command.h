@@ -40,7 +40,6 @@ RP_MUST_CHECK int rp_alert_command_open(struct rp_alert_command **out, const cha
  * that kind still runs, it follows when that has ended. */
 void rp_alert_command_run(struct rp_alert_command *command, enum rp_alert_kind kind,
                           char **variables);
-void rp_alert_variables_free(char **variables);
 
 struct rp_alert_command_counts {
     uint64_t failures; /* commands that could not be started, failed, or were killed */
