@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 #include "client/question.h"
 #include "cmd.h"
 #include "ringpack/client.h"
+#include "shm/peer.h"
 #include "shm/run_dir.h"
 
 #define SOCKET_SUFFIX ".sock"
@@ -148,8 +148,6 @@ static void begin_question(const struct rp_watch *watch, struct rp_watched *run,
                            uint64_t patience_ns)
 {
     struct rp_error error = {0};
-    struct ucred peer;
-    socklen_t length = sizeof peer;
     if (run->fd >= 0 && !RP_DEFECT(ask_silent_engines))
         return; /* it has not answered yet */
     stop_asking(run);
@@ -158,7 +156,7 @@ static void begin_question(const struct rp_watch *watch, struct rp_watched *run,
         take_failure(watch, run, run->fd, &error);
         return;
     }
-    run->pid = getsockopt(run->fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 ? peer.pid : 0;
+    run->pid = rp_peer_of(run->fd).pid;
 }
 
 static void take_answer(struct rp_watched *run, char *text, uint64_t now_ns)
