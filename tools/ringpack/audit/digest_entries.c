@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "audit/log.h"
+#include "base/bits.h"
 #include "base/defect.h"
 #include "base/mem.h"
 
@@ -219,15 +220,8 @@ static int compare_places(const void *a, const void *b)
 
 size_t rp_digest_entries_find(const struct rp_digest_entries *entries, uint64_t id)
 {
-    size_t low = 0;
-    for (size_t high = entries->count; low < high;) {
-        size_t middle = low + (high - low) / 2;
-        if (entries->places[middle].id < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    RP_ASSERT(entries->count <= UINT32_MAX);
+    return id ? RP_COUNT_UP_TO(entries->places, (uint32_t)entries->count, id, id - 1) : 0;
 }
 
 /* The entries of other files that an attach came after. */

@@ -258,13 +258,10 @@ static bool sum_up(const struct rp_audit_digests *digests, uint64_t first_row, u
                    struct rp_audit_interval *sum)
 {
     size_t low = 0;
-    for (size_t high = digests->count; low < high;) {
-        size_t middle = low + (high - low) / 2;
-        if (digests->intervals[middle].first_row < first_row)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    RP_ASSERT(digests->count <= UINT32_MAX);
+    if (first_row > 0)
+        low = RP_COUNT_UP_TO(digests->intervals, (uint32_t)digests->count, first_row,
+                             first_row - 1);
     if (low == digests->count || digests->intervals[low].first_row != first_row)
         return false;
     *sum = digests->intervals[low];

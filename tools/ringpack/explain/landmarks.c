@@ -165,15 +165,8 @@ void rp_landmarks_close(struct rp_landmarks *landmarks)
 
 size_t rp_landmarks_until(const struct rp_landmarks *landmarks, uint64_t row)
 {
-    size_t low = 0, high = landmarks->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (landmarks->list[middle].row <= row)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    RP_ASSERT(landmarks->count <= UINT32_MAX);
+    return RP_COUNT_UP_TO(landmarks->list, (uint32_t)landmarks->count, row, row);
 }
 
 bool rp_landmarks_want(const struct rp_landmarks *landmarks, const struct rp_plan *plan)
