@@ -488,7 +488,4 @@ size_t rp_convert_mark_bytes(const char *text, size_t bytes);
 /** Report `bytes` of the file being read as done. */
 void rp_convert_tell(struct rp_convert *convert, uint64_t bytes);
 
-/** Whether `text` is UTF-8 (no surrogates, no overlong forms, none above U+10FFFF). */
-bool rp_convert_is_utf8(const char *text, size_t bytes);
-
 #endif
