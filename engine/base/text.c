@@ -241,27 +241,30 @@ const char *rp_text_shell_word(struct rp_text_shell *word, const char *text)
     return quote(word, "", text);
 }
 
-/* Bytes of the UTF-8 character that a text begins with; 0 if it begins with none. */
-static size_t character_bytes(const unsigned char *at)
+size_t rp_text_character(const char *text, size_t left, uint32_t *code)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    if (at[0] < 0x80)
-        return 1;
-    size_t bytes = at[0] < 0xc0 ? 0 : at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : at[0] < 0xf8 ? 4 : 0;
-    uint32_t code = bytes ? at[0] & (0x7fu >> bytes) : 0;
+    const unsigned char *at = (const unsigned char *)text;
+    size_t bytes = at[0] < 0xc0 ? at[0] < 0x80 : at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : 4;
+    uint32_t value = bytes > 1 ? at[0] & (0x7fu >> bytes) : at[0];
+    if (bytes == 0 || at[0] >= 0xf8 || bytes > left)
+        return 0;
     for (size_t i = 1; i < bytes; i++) {
-        if (at[i] >> 6 != 2) /* also the end of the text */
+        if (at[i] >> 6 != 2)
             return 0;
-        code = code << 6 | (at[i] & 0x3f);
+        value = value << 6 | (at[i] & 0x3f);
     }
-    bool is_surrogate = code >= 0xd800 && code < 0xe000;
-    return code < least[bytes] || code > 0x10ffff || is_surrogate ? 0 : bytes;
+    if (value < least[bytes] || value > 0x10ffff || (value >= 0xd800 && value < 0xe000))
+        return 0;
+    *code = value;
+    return bytes;
 }
 
 void rp_text_make_utf8(char *text)
 {
+    uint32_t code;
     while (*text) {
-        size_t bytes = character_bytes((const unsigned char *)text);
+        size_t bytes = rp_text_character(text, SIZE_MAX, &code); /* its NUL ends a character */
         if (bytes == 0)
             *text = '?';
         text += bytes ? bytes : 1;

@@ -38,6 +38,9 @@ int rp_text_compare(const void *a, const void *b);
 /** The bytes of a text without `suffix`, if it has that; else all of its bytes. */
 size_t rp_text_stem(const char *text, const char *suffix);
 
+/** The bytes of the UTF-8 character that a text of `left` > 0 bytes begins with, and its *code; 0
+ * if it begins with none. */
+size_t rp_text_character(const char *text, size_t left, uint32_t *code);
 /** Put a question mark in the place of each byte that belongs to no valid UTF-8 character, as in a
  * path in another encoding, or where a text was cut within a character. */
 void rp_text_make_utf8(char *text);

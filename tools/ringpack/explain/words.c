@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "explain/explain.h"
 
 #define REPLACEMENT 0xfffdu
@@ -15,29 +16,12 @@ struct character {
     bool is_valid;
 };
 
-static bool is_continuation(unsigned char byte)
-{
-    return (byte & 0xc0) == 0x80;
-}
-
 /* The first character of a text that is not empty. */
 static struct character character_at(const char *text, size_t left)
 {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    const unsigned char *at = (const unsigned char *)text;
-    uint32_t bytes = at[0] < 0x80 ? 1 : at[0] >> 5 == 6 ? 2 : at[0] >> 4 == 14 ? 3 : 4;
-    uint32_t code = bytes == 1 ? at[0] : at[0] & (0xffu >> (bytes + 1));
-    struct character invalid = {REPLACEMENT, 1, false};
-    if ((at[0] & 0xc0) == 0x80 || at[0] >= 0xf8 || bytes > left)
-        return invalid;
-    for (uint32_t i = 1; i < bytes; i++) {
-        if (!is_continuation(at[i]))
-            return invalid;
-        code = code << 6 | (at[i] & 0x3f);
-    }
-    if (code < least[bytes] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
-        return invalid;
-    return (struct character){code, bytes, true};
+    struct character c = {REPLACEMENT, 1, false};
+    size_t bytes = rp_text_character(text, left, &c.code);
+    return bytes ? (struct character){c.code, (uint32_t)bytes, true} : c;
 }
 
 /* Control characters, and those that change the direction of a line or cannot be seen. */
