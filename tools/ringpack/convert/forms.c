@@ -47,8 +47,7 @@ static const struct rp_form forms[] = {
 
 const struct rp_form *rp_form_of(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    const char *name = slash ? slash + 1 : path;
+    const char *name = rp_path_name(path);
     for (size_t i = 0; i < RP_ARRAY_COUNT(forms); i++) {
         const struct rp_form *form = &forms[i];
         for (size_t k = 0; k < RP_ARRAY_COUNT(form->suffixes) && form->suffixes[k]; k++)

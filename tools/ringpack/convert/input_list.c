@@ -13,10 +13,9 @@
 
 bool rp_inputs_select(const struct rp_inputs *inputs, const char *below)
 {
-    const char *slash = strrchr(below, '/');
     for (size_t i = 0; i < inputs->glob_count; i++) {
         const char *glob = inputs->globs[i];
-        if (fnmatch(glob, strchr(glob, '/') || !slash ? below : slash + 1, 0) == 0)
+        if (fnmatch(glob, strchr(glob, '/') ? below : rp_path_name(below), 0) == 0)
             return true;
     }
     return inputs->glob_count == 0;

@@ -174,7 +174,7 @@ static int fail_there(const char *prefix, const char *name, const struct rp_want
 int rp_output_sides_check(const char *prefix, const struct rp_wanted_sides *wanted, bool replace,
                           struct rp_error *error)
 {
-    const char *slash = strrchr(prefix, '/'), *base = slash ? slash + 1 : prefix;
+    const char *base = rp_path_name(prefix);
     char *folder = rp_path_directory(prefix), name[RP_SIDE_NAME_BYTES];
     DIR *directory = folder ? opendir(folder) : NULL; /* without one, there is no column */
     int code = 0;

@@ -23,12 +23,6 @@ struct found {
     struct rp_paths urls;
 };
 
-static const char *last_name(const char *name)
-{
-    const char *slash = strrchr(name, '/');
-    return slash ? slash + 1 : name;
-}
-
 /* The tokens of a Megatron data set, which may be named by either file. */
 static bool is_index(const char *name)
 {
@@ -43,7 +37,7 @@ static int add_listed(void *context, const char *url, struct rp_error *error)
 {
     struct found *found = context;
     char *whole = rp_url_name(url);
-    const char *name = last_name(whole ? whole : "");
+    const char *name = rp_path_name(whole ? whole : "");
     bool is_left_out = *name == '.' || is_index(name) ||
                        (found->folder && !rp_inputs_select(found->inputs, name));
     free(whole);
