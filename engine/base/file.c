@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Invariants: a path is checked with stat(2) before it is opened, because opening a FIFO may block
  * and opening a device may have effects, and with fstat(2) after it, because it may have been
- * replaced. New files are in new_file.c, directories in dir.c. */
+ * replaced; except by rp_file_head. New files are in new_file.c, directories in dir.c. */
 #include "base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -132,6 +133,16 @@ bool rp_file_begins(const char *path, const void *magic, size_t bytes)
     if (fd >= 0)
         close(fd);
     return begins;
+}
+
+size_t rp_file_head(const char *path, char *text, size_t room)
+{
+    FILE *file = fopen(path, "re");
+    size_t bytes = file ? fread(text, 1, room - 1, file) : 0;
+    if (file)
+        fclose(file);
+    text[bytes] = '\0';
+    return bytes;
 }
 
 /* At `offset`; -1: at the file's position. */
