@@ -157,16 +157,12 @@ static void look_at_shared_memory(const struct rp_doctor_needs *needs,
 /* The chosen word of a setting such as "always [madvise] never". */
 static void read_chosen(const char *path, char word[128])
 {
-    FILE *file = fopen(path, "re");
-    char line[128] = "?";
-    if (file && !fgets(line, sizeof line, file))
-        line[0] = '\0';
-    if (file)
-        fclose(file);
+    char line[128];
+    size_t bytes = rp_file_head(path, line, sizeof line);
     char *start = strchr(line, '[');
     start = start ? start + 1 : line;
     start[strcspn(start, "]\n")] = '\0';
-    snprintf(word, 128, "%s", start);
+    snprintf(word, 128, "%s", bytes ? start : "?");
 }
 
 static void look_at_huge_pages(const struct rp_doctor_needs *needs,

@@ -12,6 +12,7 @@
 #include "audit/log.h"
 #include "base/bits.h"
 #include "base/defect.h"
+#include "base/file.h"
 #include "base/mem.h"
 
 #define ID_DIGITS 16 /* digits kept of an entry's hash */
@@ -39,16 +40,13 @@ bool rp_audit_is_digests(const char *path)
 {
     static const char begin[] = "{\"entry\":";
     struct stat info;
-    char text[sizeof begin] = {0};
+    char text[sizeof begin];
     if (stat(path, &info) < 0)
         return false;
     if (S_ISDIR(info.st_mode))
         return has_files(path);
-    FILE *file = S_ISREG(info.st_mode) ? fopen(path, "re") : NULL;
-    size_t got = file ? fread(text, 1, sizeof text - 1, file) : 0;
-    if (file)
-        fclose(file);
-    return got == sizeof text - 1 && strcmp(text, begin) == 0;
+    return S_ISREG(info.st_mode) && rp_file_head(path, text, sizeof text) &&
+           strcmp(text, begin) == 0;
 }
 
 static bool parse_hash(const char *text, struct rp_hash128 *hash)

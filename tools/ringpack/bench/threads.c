@@ -5,18 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "bench/bench.h"
 
 /* The first line of /proc/PID/task/TID/NAME. */
-static bool read_line(const struct rp_bench_thread *thread, const char *name, char *text, int bytes)
+static bool read_line(const struct rp_bench_thread *thread, const char *name, char *text,
+                      size_t bytes)
 {
     char path[80];
     snprintf(path, sizeof path, "/proc/%d/task/%d/%s", thread->process, thread->thread, name);
-    FILE *file = fopen(path, "re");
-    bool got = file && fgets(text, bytes, file);
-    if (file)
-        fclose(file);
-    return got;
+    return rp_file_head(path, text, bytes) > 0;
 }
 
 /* schedstat has the nanoseconds on a core, and the nanoseconds runnable without one. */

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "ringpack/client.h"
 #include "verify/killed_run.h"
 
@@ -18,10 +19,7 @@ static void show_file(const char *directory, const char *name)
 {
     char path[600], text[4096];
     snprintf(path, sizeof path, "%s/%s", directory, name);
-    FILE *file = fopen(path, "re");
-    size_t got = file ? fread(text, 1, sizeof text - 1, file) : 0;
-    if (file)
-        fclose(file);
+    size_t got = rp_file_head(path, text, sizeof text);
     while (got > 0 && text[got - 1] == '\n')
         got--;
     text[got] = '\0';

@@ -11,6 +11,7 @@
 #include "base/bits.h"
 #include "base/clock.h"
 #include "base/defect.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "client/question.h"
 #include "cmd.h"
@@ -306,12 +307,7 @@ double rp_watch_uptime(int pid)
     char path[64], text[1024];
     struct timespec now;
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    FILE *file = pid > 0 ? fopen(path, "re") : NULL;
-    size_t bytes = file ? fread(text, 1, sizeof text - 1, file) : 0;
-    if (file)
-        fclose(file);
-    text[bytes] = '\0';
-    const char *at = strrchr(text, ')');
+    const char *at = pid > 0 && rp_file_head(path, text, sizeof text) ? strrchr(text, ')') : NULL;
     for (int word = 2; at && word < 22; word++) {
         at = strchr(at, ' ');
         at = at ? at + 1 : NULL;
