@@ -59,6 +59,19 @@ int rp_cmd_open_checkpoint(struct rp_checkpoint **checkpoint, const char *path,
     return code < 0 ? code : 0;
 }
 
+int rp_cmd_copy_section(const struct rp_checkpoint *checkpoint,
+                        enum rp_checkpoint_section_type type, char **copy, size_t *bytes,
+                        struct rp_error *error)
+{
+    const void *section = rp_checkpoint_section(checkpoint, type, bytes);
+    *copy = section ? malloc(*bytes + 1) : NULL;
+    if (*copy)
+        memcpy(*copy, section, *bytes);
+    return *copy || !section ? 0
+                             : rp_fail(error, -ENOMEM, NULL, "%s: no memory for its section %d",
+                                       rp_checkpoint_path(checkpoint), type);
+}
+
 static int read_checkpoint(const char *path, char **state, size_t *bytes, char **file,
                            struct rp_error *error)
 {
@@ -66,16 +79,13 @@ static int read_checkpoint(const char *path, char **state, size_t *bytes, char *
     int code = rp_cmd_open_checkpoint(&checkpoint, path, error);
     if (code < 0)
         return code;
-    const void *section = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_STATE, bytes);
-    *state = section ? malloc(*bytes) : NULL;
+    code = rp_cmd_copy_section(checkpoint, RP_CHECKPOINT_STATE, state, bytes, error);
     *file = strdup(rp_checkpoint_path(checkpoint));
-    if (!section)
+    if (code == 0 && !*state)
         code = rp_fail(error, -RP_E_CORRUPT, "take another checkpoint of this run",
                        "%s: the checkpoint has no state", path);
-    else if (!*state || !*file)
+    else if (code == 0 && !*file)
         code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for its state", path);
-    else
-        memcpy(*state, section, *bytes);
     rp_checkpoint_close(checkpoint);
     return code;
 }
@@ -130,12 +140,9 @@ bool rp_cmd_read_contract(const char *path, char **text, struct rp_contract *con
     if ((!rp_cmd_is_directory(path) && !rp_checkpoint_is_file(path)) ||
         rp_cmd_open_checkpoint(&checkpoint, path, NULL) < 0)
         return false;
-    const char *section = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTRACT, &bytes);
-    *text = section ? malloc(bytes + 1) : NULL;
-    if (*text)
-        memcpy(*text, section, bytes);
+    int code = rp_cmd_copy_section(checkpoint, RP_CHECKPOINT_CONTRACT, text, &bytes, NULL);
     rp_checkpoint_close(checkpoint);
-    if (*text && rp_contract_open(contract, *text, bytes, NULL) == 0)
+    if (code == 0 && *text && rp_contract_open(contract, *text, bytes, NULL) == 0)
         return true;
     free(*text);
     *text = NULL;

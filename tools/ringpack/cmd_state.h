@@ -31,6 +31,11 @@ bool rp_cmd_is_directory(const char *path);
 RP_MUST_CHECK int rp_cmd_open_checkpoint(struct rp_checkpoint **checkpoint, const char *path,
                                          struct rp_error *error);
 
+/** A copy of a section, which the caller frees. 0, and NULL where the checkpoint has none. */
+RP_MUST_CHECK int rp_cmd_copy_section(const struct rp_checkpoint *checkpoint,
+                                      enum rp_checkpoint_section_type type, char **copy,
+                                      size_t *bytes, struct rp_error *error);
+
 /** Whether a file is a state token, or has one in a form of trainers. */
 bool rp_cmd_is_state(const char *path);
 

@@ -18,18 +18,12 @@
 
 /* ---- a checkpoint ---------------------------------------------------------------------------- */
 
-static int take_token(struct rp_origin *origin, const void *token, size_t bytes,
-                      struct rp_error *error)
+static int take_position(struct rp_origin *origin, struct rp_error *error)
 {
     struct rp_state_info info;
-    int code = rp_state_info(token, bytes, &info, error);
+    int code = rp_state_info(origin->token, origin->token_bytes, &info, error);
     if (code < 0)
         return rp_fail_context(error, code, "%s", origin->path);
-    origin->token = malloc(bytes);
-    if (!origin->token)
-        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for its state token", origin->path);
-    memcpy(origin->token, token, bytes);
-    origin->token_bytes = bytes;
     origin->position = origin->base_known = info.next_row;
     origin->has_position = true;
     return 0;
@@ -38,13 +32,10 @@ static int take_token(struct rp_origin *origin, const void *token, size_t bytes,
 /* A trainer's state token has no config, and it may be from within a step. */
 static int take_state_file(struct rp_origin *origin, struct rp_error *error)
 {
-    char *state;
-    size_t bytes;
-    int code = rp_cmd_read_state(origin->path, &state, &bytes, error);
+    int code = rp_cmd_read_state(origin->path, &origin->token, &origin->token_bytes, error);
     if (code == 0)
-        code = take_token(origin, state, bytes, error);
+        code = take_position(origin, error);
     origin->base_known = 0;
-    free(state);
     return code;
 }
 
@@ -60,32 +51,19 @@ static void note_kept_steps(struct rp_origin *origin, const char *path)
     rp_config_free(&kept);
 }
 
-static int take_contract(struct rp_origin *origin, const struct rp_checkpoint *checkpoint,
-                         struct rp_error *error)
-{
-    size_t bytes;
-    const char *text = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTRACT, &bytes);
-    if (!text)
-        return 0;
-    origin->contract = malloc(bytes + 1);
-    if (!origin->contract)
-        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for its contract", origin->path);
-    memcpy(origin->contract, text, bytes);
-    origin->contract_bytes = bytes;
-    return 0;
-}
-
 static int take_checkpoint(struct rp_origin *origin, struct rp_error *error)
 {
     struct rp_checkpoint *checkpoint = NULL;
-    size_t bytes;
     int code = rp_cmd_open_checkpoint(&checkpoint, origin->path, error);
     if (code < 0)
         return code;
-    const void *token = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_STATE, &bytes);
-    code = take_token(origin, token, bytes, error);
+    code = rp_cmd_copy_section(checkpoint, RP_CHECKPOINT_STATE, &origin->token,
+                               &origin->token_bytes, error);
     if (code == 0)
-        code = take_contract(origin, checkpoint, error);
+        code = take_position(origin, error);
+    if (code == 0)
+        code = rp_cmd_copy_section(checkpoint, RP_CHECKPOINT_CONTRACT, &origin->contract,
+                                   &origin->contract_bytes, error);
     if (code == 0 && !origin->line.path)
         code = rp_cmd_config_read_file(origin->line.config, rp_checkpoint_path(checkpoint), error);
     else if (code == 0)
