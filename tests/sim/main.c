@@ -11,8 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/defect.h"
 #include "story.h"
+#include "switch.h"
 
 #define JOBS_MAX 64u
 #define REPEATS 32u
@@ -20,7 +20,7 @@
 
 _Bool rp_defects[RP_DEFECT_COUNT];
 static const char *const defect_names[] = {
-#define DEFECT_NAME(name, text) #name,
+#define DEFECT_NAME(name) #name,
     RP_DEFECTS(DEFECT_NAME)
 #undef DEFECT_NAME
 };

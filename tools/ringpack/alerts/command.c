@@ -11,7 +11,6 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
-#include "base/defect.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -294,11 +293,6 @@ void rp_alert_command_run(struct rp_alert_command *command, enum rp_alert_kind k
     pthread_cond_broadcast(&command->side.changed);
     pthread_mutex_unlock(&command->side.mutex);
     rp_alert_variables_free(older);
-    bool waits = RP_DEFECT(wait_for_alert_command);
-    while (waits) {
-        rp_sleep_ns(LOOK_NS); /* the thread may be starting the command */
-        waits = look_after(command, false);
-    }
 }
 
 struct rp_alert_command_counts rp_alert_command_counts(struct rp_alert_command *command,

@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 
 #include "audit/log.h"
-#include "base/defect.h"
 #include "base/mem.h"
 
 #define ID_DIGITS 16 /* digits kept of an entry's hash */
@@ -197,8 +196,6 @@ static void supersede(struct rp_digest_entries *entries, size_t end,
                       const struct rp_digest_entry *by, uint64_t row)
 {
     const size_t file = entries->list[end - 1].file;
-    if (RP_DEFECT(count_older_deliveries))
-        return;
     for (size_t i = end; i > 0 && entries->list[i - 1].file == file; i--) {
         struct rp_digest_entry *entry = &entries->list[i - 1];
         if (entry->is_attach || entry->is_superseded || !rp_digest_takes_back(by, entry))
