@@ -5,17 +5,16 @@ import re
 
 from sources import Finding, lines_of
 
-SWITCHES, TABLE, SIMULATOR = "tests/defects/switches/", "tests/DEFECTS.md", "tests/sim/main.c"
+SWITCHES, TABLE = "tests/defects/switches/", "tests/DEFECTS.md"
 SITE = re.compile(r"\bRP_DEFECT\((\w+)\)")
 BUILDS = ("tests/CMakeLists.txt", "tests/fuzz/CMakeLists.txt")
 
 # Files for the rule to flag: a switch without a row, one in a source; a row without a switch or a
-# place in the simulator's list; a patch without head line and control; controls without a defect.
+# test that finds it; a patch without a head line and a control; controls without a defect.
 CONTROL = {
     SWITCHES + "engine/a.c.patch": "+    if (!RP_DEFECT(leave_out_a))\n",
     "engine/e.c": "    if (!RP_DEFECT(leave_out_e))\n",
     TABLE: "| defect | what it breaks | seeds | other tests |\n| `leave_out_f` | f | — | |\n",
-    SIMULATOR: "found_elsewhere[] = {};\n",
     "tests/defects/leave_out_b.patch": "--- a/engine/b.c\n+++ b/engine/b.c\n",
     BUILDS[0]: "rp_add_control(test_c leave_out_c)\n",
     "tests/python/test_d.py": 'planted("leave_out_d", folder)\n',
@@ -23,18 +22,15 @@ CONTROL = {
 
 
 def check_switches(files, names):
-    """A finding for each switch that a list lacks or misplaces, and each that is in a source."""
-    rows = dict(re.findall(r"^\| `(\w+)` \|[^|]*\| *(\S+) *\|", files[TABLE], re.M))
-    list_of_simulator = re.search(r"found_elsewhere\[\] = \{([^}]*)\}", files[SIMULATOR])
-    elsewhere = re.findall(r'"(\w+)"', list_of_simulator.group(1))
-    for name, path in names.items():
-        if name not in rows:
-            yield Finding(path, 1, f"{name} has no row in {TABLE}: name the tests that find it")
-        elif (rows[name] == "—") != (name in elsewhere):
-            text = f"{name}: found_elsewhere lists the defects whose seeds are — in {TABLE}"
-            yield Finding(SIMULATOR, 1, text)
-    for name in sorted({*rows, *elsewhere} - {*names}):
-        yield Finding(TABLE, 1, f"{name} is in no patch of {SWITCHES}")
+    """A finding for each switch and row that lack each other, and each switch in a source."""
+    rows = dict(re.findall(r"^\| `(\w+)` \|[^|]*\| *(\S+ \|[^|]*)\|$", files[TABLE], re.M))
+    for name in sorted({*names} - {*rows}):
+        yield Finding(names[name], 1, f"{name} has no row in {TABLE}")
+    for name, tests in rows.items():
+        if not re.search("[0-9`]", tests):
+            yield Finding(TABLE, 1, f"{name}: enter the seed or the test that finds it")
+        if name not in names:
+            yield Finding(TABLE, 1, f"{name} is in no patch of {SWITCHES}")
     for path, number, line in lines_of(files, ".c", ".h"):
         if path.startswith(("engine/", "tools/")) and SITE.search(line):
             yield Finding(path, number, f"a switch is in a patch of {SWITCHES}")
