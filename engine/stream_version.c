@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/defect.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "plan/plan.h"
@@ -24,7 +23,7 @@ static bool find_token(const struct rp_config *config, uint8_t token[RP_STATE_HE
 void rp_version_keep(struct rp_config *config, const void *token, size_t bytes)
 {
     uint8_t found[RP_STATE_HEAD_BYTES];
-    if (config->stream_version != 0 || RP_DEFECT(forget_version))
+    if (config->stream_version != 0)
         return;
     if (!token && find_token(config, found)) {
         token = found;

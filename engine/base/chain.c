@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/file.h"
 #include "base/lock_holder.h"
 #include "base/mem.h"
@@ -102,7 +101,7 @@ static bool parse_line(const char *text, size_t bytes, struct rp_chain_entry *en
     at = end;
     bool is_whole = take(text, bytes, &at, hash_text) && take_hash(text, bytes, &at, entry->hash) &&
                     bytes - at == 1 && text[at] == '}';
-    return is_whole && (RP_DEFECT(trust_chain_hash) || strcmp(hash, entry->hash) == 0);
+    return is_whole && strcmp(hash, entry->hash) == 0;
 }
 
 static enum rp_chain_link link_of(const struct rp_chain_reader *reader, const struct claim *claim,
@@ -131,8 +130,7 @@ bool rp_chain_next(struct rp_chain_reader *reader, struct rp_chain_entry *entry)
         if (!parse_line(line, bytes, entry, &claim))
             continue;
         entry->skipped = offset - reader->end;
-        entry->link = RP_DEFECT(trust_chain_links) ? RP_CHAIN_LINKED
-                                                   : link_of(reader, &claim, entry->skipped);
+        entry->link = link_of(reader, &claim, entry->skipped);
         if (entry->number != reader->number + 1)
             entry->link = RP_CHAIN_BROKEN;
         reader->end = reader->at;

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/defect.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/out_dir.h"
@@ -33,7 +32,7 @@ static int sync_name(const char *path, struct rp_error *error)
 {
     struct rp_error local;
     error = error ? error : &local;
-    int code = RP_DEFECT(forget_new_directory) ? 0 : rp_dir_sync_parent(path, error);
+    int code = rp_dir_sync_parent(path, error);
     return code == -EACCES ? 0 : code;
 }
 

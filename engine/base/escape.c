@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/defect.h"
-
 size_t rp_control_bytes(const char *text)
 {
     unsigned char first = (unsigned char)text[0], second = first ? (unsigned char)text[1] : 0;
@@ -25,7 +23,7 @@ size_t rp_control_bytes(const char *text)
 void rp_escape(char *out, size_t room, const char *text, const char *kept)
 {
     while (*text && room > RP_ESCAPE_BYTES_MAX) {
-        size_t controls = RP_DEFECT(print_control_characters) ? 0 : rp_control_bytes(text);
+        size_t controls = rp_control_bytes(text);
         if (controls == 1 && strchr(kept, *text))
             controls = 0;
         size_t used = 0;

@@ -17,7 +17,6 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
-#include "base/defect.h"
 #include "base/mapped.h"
 #include "base/stop.h"
 
@@ -260,7 +259,7 @@ int rp_map_file(struct rp_map *map, int fd, uint64_t bytes, const char *path,
     *map = (struct rp_map){0};
     if (bytes == 0)
         return 0;
-    if (bytes <= RP_MAP_COPY_BYTES_MAX && !RP_DEFECT(map_small_files))
+    if (bytes <= RP_MAP_COPY_BYTES_MAX)
         return map_copy(map, fd, bytes, path, error);
     int code = rp_mapped_check_room(1, error);
     if (code < 0)

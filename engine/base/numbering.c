@@ -5,14 +5,11 @@
 #include <stdlib.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/mem.h"
 
 /* The first row at or after `from` that is whole steps after `row`. */
 static uint64_t next_step(uint64_t row, uint64_t step_rows, uint64_t from)
 {
-    if (RP_DEFECT(change_steps_late))
-        from++;
     return from <= row ? row : row + rp_div_up(from - row, step_rows) * step_rows;
 }
 

@@ -8,7 +8,6 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
-#include "base/defect.h"
 #include "base/mem.h"
 #include "cache/cache_struct.h"
 
@@ -201,7 +200,7 @@ void rp_entry_forget(struct rp_entry *entry, uint64_t offset, uint32_t bytes)
 bool rp_entry_check(struct rp_entry *entry, uint64_t offset, const void *data, uint32_t bytes)
 {
     touch(entry);
-    if (RP_DEFECT(trust_cached_bytes) || are_same(&entry->file, offset, data, bytes))
+    if (are_same(&entry->file, offset, data, bytes))
         return true;
     rp_entry_doubt(entry, offset, bytes);
     return false;

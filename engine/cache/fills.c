@@ -2,7 +2,6 @@
 /* fills — the active fills of a cache (cache.h). A fill lasts from the begin of its request until
  * its bytes are written, so a waiting reader then finds them in the file and sends no request. */
 #include "base/bits.h"
-#include "base/defect.h"
 #include "cache/cache_struct.h"
 
 /* A fill leaves this share of the cache free, because readers are about to queue more bytes. */
@@ -67,7 +66,7 @@ bool rp_entry_is_filling(const struct rp_entry *entry, uint64_t offset, uint32_t
         is_filling |= cache->fills[i].entry == entry && cache->fills[i].first < offset + bytes &&
                       offset < cache->fills[i].last;
     pthread_mutex_unlock(&cache->mutex);
-    return is_filling && !RP_DEFECT(fetch_during_fill);
+    return is_filling;
 }
 
 void rp_entry_request_begins(struct rp_entry *entry)

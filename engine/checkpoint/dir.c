@@ -15,7 +15,6 @@
 #include <sys/stat.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "checkpoint/copy.h"
@@ -206,7 +205,7 @@ bool rp_checkpoint_is_saved(struct rp_checkpoint_dir *dir, const struct rp_check
     struct rp_checkpoint *newest;
     size_t bytes;
     *path_out = NULL;
-    if (RP_DEFECT(count_equal_saves) || rp_locked_dir_check(&dir->locked, NULL) < 0 ||
+    if (rp_locked_dir_check(&dir->locked, NULL) < 0 ||
         open_newest_at(dir, info->next_row, &newest) < 0)
         return false;
     const struct rp_checkpoint_info *found = rp_checkpoint_info(newest);

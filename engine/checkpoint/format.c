@@ -18,7 +18,6 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/file.h"
 
 static const char head_magic[8] = {'R', 'P', 'C', 'H', 'E', 'C', 'K', 0};
@@ -379,7 +378,7 @@ static int verify_section(const struct rp_checkpoint_head *head,
     uint64_t padded = rp_align_up(section->bytes, RP_CHECKPOINT_PAGE_BYTES);
     RP_ASSERT(rp_range_inside(section->offset, padded, head->file_bytes));
     struct rp_hash128 hash = rp_hash128(data, (size_t)section->bytes);
-    if (!rp_hash128_equal(section->hash, hash) && !RP_DEFECT(ignore_section_hash))
+    if (!rp_hash128_equal(section->hash, hash))
         return fail_damaged(error, path, section->offset,
                             "the hash of section %" PRIu32 " (%" PRIu64 " bytes) does not match",
                             section->type, section->bytes);

@@ -27,7 +27,6 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "checkpoint/locked_dir.h"
@@ -190,7 +189,7 @@ static enum answer verify(const struct pruning *pruning, struct file *file)
 static bool is_among(uint64_t row, const uint64_t *rows, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (rows[i] == row && !RP_DEFECT(count_equal_saves))
+        if (rows[i] == row)
             return true;
     return false;
 }
@@ -265,7 +264,7 @@ static void remove_rest(const struct pruning *pruning, uint64_t newest_copied)
         struct file *file = &pruning->files[i];
         if (file->fate == FATE_KEPT)
             continue;
-        if (file->name->sequence > newest_copied && !RP_DEFECT(prune_before_copy)) { /* N2 */
+        if (file->name->sequence > newest_copied) { /* N2 */
             file->fate = FATE_KEPT;
             waiting++;
             continue;

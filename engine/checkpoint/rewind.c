@@ -26,7 +26,6 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -255,7 +254,7 @@ int rp_locked_dir_rewind_copies(struct rp_locked_dir *locked, struct rp_locked_d
     struct rewound *list = NULL;
     size_t count = 0;
     int code = find_markers(locked, &list, &count, error);
-    if (code == 0 && count > 0 && !RP_DEFECT(forget_rewound_copies)) {
+    if (code == 0 && count > 0) {
         code = rp_trial_finish(&locked->trial, error);
         if (code == 0)
             code = rp_trial_finish(&copies->trial, error);

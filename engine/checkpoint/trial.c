@@ -7,7 +7,6 @@
 
 #include <sys/prctl.h>
 
-#include "base/defect.h"
 #include "base/file.h"
 #include "base/thread.h"
 
@@ -66,8 +65,6 @@ int rp_trial_finish(struct rp_trial *trial, struct rp_error *error)
     if (trial->is_under_way)
         pthread_join(trial->thread, NULL);
     trial->is_under_way = false;
-    if (RP_DEFECT(ignore_trial))
-        return 0;
     if (trial->code < 0 && error)
         *error = trial->error;
     return trial->code;

@@ -20,7 +20,6 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
-#include "base/defect.h"
 #include "base/file.h"
 #include "checkpoint/growing_section.h"
 #include "checkpoint/read_back.h"
@@ -235,7 +234,7 @@ static int write_file(struct rp_writer *writer, const char *temporary, struct rp
     writer->times = (struct rp_checkpoint_times){.write_ns = written_ns - began_ns};
     if (code == 0) {
         verb = "sync the file";
-        code = RP_DEFECT(leave_out_fsync) ? 0 : storage->sync(storage, fd); /* W2 */
+        code = storage->sync(storage, fd); /* W2 */
     }
     writer->times.sync_ns = rp_now_ns() - written_ns;
     int close_code = storage->close(storage, fd);
@@ -310,7 +309,7 @@ int rp_writer_put(struct rp_writer *writer, const char *name, struct rp_writer_f
         storage->unlink(storage, writer->dir, temporary);
         return fail_step(writer, error, code, name, "give the file its name");
     }
-    code = RP_DEFECT(leave_out_dir_fsync) ? 0 : storage->sync_dir(storage, writer->dir); /* W3 */
+    code = storage->sync_dir(storage, writer->dir); /* W3 */
     if (code < 0) {
         /* The name may be lost in a power cut, so the save is not reported, and the file must go.
          */

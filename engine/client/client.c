@@ -18,7 +18,6 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
-#include "base/defect.h"
 #include "base/mem.h"
 #include "client/core.h"
 #include "client/sized.h"
@@ -121,8 +120,6 @@ static void give_back(struct rp_client *client, struct rp_mapping *mapping)
     struct rp_ring_view *view = &mapping->view;
     uint64_t release = view->release;
     while (release != view->next && mapping->held[release & (view->geometry.slots - 1)] == 0)
-        release++;
-    if (RP_DEFECT(release_one_too_many) && release != view->next)
         release++;
     if (release == view->release || mapping != client->current)
         return;

@@ -20,7 +20,6 @@
 
 #include "base/bits.h"
 #include "base/chain.h"
-#include "base/defect.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "client/core.h"
@@ -138,8 +137,7 @@ void rp_client_digest_add(struct rp_client *client, const struct rp_batch *batch
         log->first_row = end - rows;
     log->is_begun = true;
     log->end_row = end;
-    if (!RP_DEFECT(leave_batch_out_of_digest) || end / every == (end - rows) / every)
-        rp_batch_digest(g, batch, log->sum);
+    rp_batch_digest(g, batch, log->sum);
     log->rows += batch->rows_real;
     log->tokens += batch->tokens_real;
     if (end / every != (end - rows) / every)

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/defect.h"
 #include "base/bits.h"
 #include "base/cpus.h"
 #include "base/log.h"
@@ -401,12 +400,10 @@ static int finish_machine(struct rp_config *config, struct rp_error *error)
 
 int rp_config_make_private(struct rp_config *config, struct rp_error *error)
 {
-    if (!RP_DEFECT(alert_for_tools)) {
-        free(config->alert_command);
-        config->alert_command = NULL;
-        config->alert_starved_ms = 0;
-        config->alert_skew_rows = config->alert_disk_free = 0;
-    }
+    free(config->alert_command);
+    config->alert_command = NULL;
+    config->alert_starved_ms = 0;
+    config->alert_skew_rows = config->alert_disk_free = 0;
     return rp_config_set(config, "mount_guard_dir", "none", error);
 }
 

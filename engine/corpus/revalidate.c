@@ -14,7 +14,6 @@
 #include <inttypes.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "corpus/shard.h"
 
 #define HINT                                                                                       \
@@ -48,7 +47,7 @@ int rp_shard_revalidate(struct rp_opened *opened, struct rp_error *error)
     bool has_hash = opened->found.sidecar || map->bytes <= RP_INDEX_HASH_WHOLE_MAX;
     struct rp_stamp found = {0}; /* stays zero if the name is gone; the mapping remains */
     uint64_t expected_value, found_value;
-    if (!map->mapping || opened->idx_detached || RP_DEFECT(forget_indexes))
+    if (!map->mapping || opened->idx_detached)
         return 0;
     bool is_there = rp_stamp_at(path, &found) == 0;
     const char *what = rp_stamp_difference(&map->stamp, &found, &expected_value, &found_value);

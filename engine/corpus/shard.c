@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/text.h"
 #include "corpus/spanfile.h"
 
@@ -427,7 +426,7 @@ int rp_shard_check(const struct rp_shard *shard, struct rp_stamp *known, int fd,
     if (was_missing) { /* at open: its size is all that is known */
         *known = found;
         known->bytes = shard->bytes;
-        if (shard->kind == RP_SHARD_LISTED && !RP_DEFECT(forget_shard_stamp))
+        if (shard->kind == RP_SHARD_LISTED)
             known->mtime_ns = shard->stamp.mtime_ns;
     }
     if (known->links != found.links && known->mtime_ns == found.mtime_ns) {

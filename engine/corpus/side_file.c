@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "base/stop.h"
@@ -118,7 +117,7 @@ int rp_sidefile_take_header(struct rp_side_file *file, const uint8_t header[RP_S
         data > INT64_MAX || blocks != 1 + rp_div_up(data, RP_BLOCK_BYTES))
         return rp_sidefile_fail(file->path, "its header has impossible numbers", error);
     whole = blocks * (RP_BLOCK_BYTES + sizeof(uint64_t));
-    if (bytes != whole && !RP_DEFECT(trust_side_size))
+    if (bytes != whole)
         return rp_fail(error, -RP_E_CORRUPT, "copy it again, or make it with `ringpack column`",
                        "%s: expected %" PRIu64 " bytes, found %" PRIu64, file->path, whole, bytes);
     file->shard = (struct rp_shard){.kind = RP_SHARD_SIDE,

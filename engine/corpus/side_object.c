@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/mem.h"
 #include "base/own_dir.h"
 #include "base/stop.h"
@@ -43,8 +42,7 @@ static uint64_t hash_bytes(const struct rp_side_file *file)
 
 static bool are_right(const struct rp_side_file *file, const void *hashes)
 {
-    return rp_hash128_equal(rp_hash128(hashes, (size_t)hash_bytes(file)), file->content) ||
-           RP_DEFECT(trust_hashes_of_store);
+    return rp_hash128_equal(rp_hash128(hashes, (size_t)hash_bytes(file)), file->content);
 }
 
 /* The file of this machine that has them; the caller frees the name. */

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/mem.h"
 #include "corpus/corpus_struct.h"
 #include "corpus/side_object.h"
@@ -156,7 +155,7 @@ static int take_tokenizer(struct rp_sides *sides, const struct rp_corpus *corpus
                           struct rp_error *error)
 {
     const struct rp_tokenizer_id *id = &file->tokenizer;
-    if (!rp_ids_know_tokenizer(id) || RP_DEFECT(ignore_side_tokenizer))
+    if (!rp_ids_know_tokenizer(id))
         return 0;
     sides->declares = sides->declares ? sides->declares : file;
     info->tokenizer = *id;
@@ -221,7 +220,7 @@ static int open_column(struct rp_sides *sides, const struct rp_corpus *corpus, u
         if (!shard->url)
             code = open_file(&files[i], shard, info->name, error);
         files[i].shard.source = shard->source;
-        if (code == 0 && !RP_DEFECT(ignore_side_length))
+        if (code == 0)
             code = check_entries(&files[i], shard, sides->token_offset[i], error);
         if (code == 0)
             code = take_type(info, &files[i], i, files, error);
@@ -325,7 +324,6 @@ int rp_sides_extent(const struct rp_corpus *corpus, uint32_t c, const struct rp_
                        "%s: a document of %" PRIu64 " tokens begins at byte %" PRIu64
                        " of its token file, which is no place of one of the %" PRIu64 " entries",
                        file->path, extent->tokens, extent->byte_offset, file->entries);
-    entry += RP_DEFECT(side_of_neighbour) && entry + extent->tokens < file->entries;
     *out = (struct rp_extent){.shard = (1 + c) * sides->shards + extent->shard,
                               .width = (uint32_t)width,
                               .byte_offset = RP_SIDE_DATA_OFFSET + entry * width,
@@ -355,8 +353,6 @@ int rp_sides_number(const struct rp_corpus *corpus, uint32_t c, uint32_t source,
 {
     const struct rp_sides *sides = &corpus->sides;
     RP_DASSERT(c >= sides->count && c < sides->all);
-    document += RP_DEFECT(side_of_neighbour) &&
-                document + 1 < rp_source_documents(&corpus->sources[source]);
     return rp_column_values(sides->numbers[(c - sides->count) * sides->sources + source], &document,
                             1, out, error);
 }

@@ -12,7 +12,6 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
-#include "base/defect.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "flow/widen.h"
@@ -159,8 +158,6 @@ static void publish_batch(struct rp_deliver *d, const struct rp_ticket *last)
             continue; /* the ring gets the batch from another flow, or had it from an earlier start
                        */
         RP_ASSERT(batch == d->rings[r].tail);
-        if (RP_DEFECT(publish_before_complete))
-            rp_ring_publish(&d->rings[r], batch + 1);
         complete_batch(d, r, last);
         published++;
         uint64_t unannounced = rp_ring_publish_silently(&d->rings[r], batch + 1);

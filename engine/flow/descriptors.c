@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-#include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -70,7 +69,7 @@ bool rp_descriptors_are_used_up(const struct rp_descriptors *descriptors, uint32
         return false;
     RP_ASSERT(descriptors->oldest > 0); /* open_max is at least 1, so a file is open */
     *file = descriptors->oldest - 1;
-    *ticket = RP_DEFECT(close_files_in_use) ? 0 : descriptors->list[*file].last_ticket;
+    *ticket = descriptors->list[*file].last_ticket;
     return true;
 }
 

@@ -24,7 +24,6 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
-#include "base/defect.h"
 #include "base/mapped.h"
 #include "base/thread.h"
 #include "flow/startup_yield.h"
@@ -68,17 +67,15 @@ static void publish_closed(struct rp_dispatch *d)
         struct rp_ticket *ticket = rp_arena_ticket(d->arena, t);
         bool has_reads = ticket->read_count > 0;
         RP_ASSERT(rp_a64_load_relaxed(&ticket->state) < rp_ticket_word(t, RP_TICKET_PLANNED));
-        if (RP_DEFECT(signal_before_store))
-            rp_event_signal(has_reads ? planned : ready);
         rp_a64_store_release(&ticket->state, /* PAIRS ticket-state */
                              rp_ticket_word(t, has_reads ? RP_TICKET_PLANNED : RP_TICKET_READY));
         reads |= has_reads;
         packs |= !has_reads;
     }
     d->handed_on = d->next_ticket;
-    if (reads && !RP_DEFECT(signal_before_store))
+    if (reads)
         rp_event_signal(planned);
-    if (packs && !RP_DEFECT(signal_before_store))
+    if (packs)
         rp_event_signal(ready);
 }
 
@@ -301,9 +298,6 @@ static int take_row(struct rp_dispatch *d, uint64_t row, uint32_t ring, uint32_t
     if (code == 0)
         planned = (struct rp_row){.row = row, .planned = row};
     RP_ASSERT(code < 0 || planned.row == row);
-    if (RP_DEFECT(lose_fragment_at_resume) && code > 0 && row == d->begin_row && row > 0 &&
-        planned.count)
-        planned.count--;
     if (code >= 0 && wanted)
         code = add_row(d, ring, place, &planned, error);
     return code;
@@ -353,7 +347,7 @@ static int begin_step(struct rp_dispatch *d, struct rp_error *error)
     d->step = d->queue.sums;
     if (code < 0 || rp_numbering_micro_batch(d->numbering, d->batch) != 0)
         return code < 0 ? code : 1;
-    if (d->options->drop_last && !RP_DEFECT(keep_last_step))
+    if (d->options->drop_last)
         return (int)d->step.is_whole;
     return rp_queue_has_next(&d->queue);
 }

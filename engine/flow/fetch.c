@@ -19,7 +19,6 @@
 #include <sys/prctl.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
@@ -38,8 +37,7 @@ static uint64_t tag_of(uint64_t ticket, uint32_t read)
 static void finish_ticket(struct rp_fetcher *f, uint64_t number)
 {
     struct rp_ticket *ticket = rp_arena_ticket(f->arena, number);
-    RP_ASSERT(RP_DEFECT(ready_before_read) ||
-              rp_a64_load_relaxed(&ticket->state) == rp_ticket_word(number, RP_TICKET_PLANNED));
+    RP_ASSERT(rp_a64_load_relaxed(&ticket->state) == rp_ticket_word(number, RP_TICKET_PLANNED));
     rp_a64_store_release(&ticket->state,
                          rp_ticket_word(number, RP_TICKET_READY)); /* PAIRS ticket-state */
     rp_event_signal(&f->arena->words->ready);
@@ -106,8 +104,7 @@ static bool read_again(struct rp_fetcher *f, struct rp_read *read, const struct 
 {
     const struct rp_io_method *method = f->options->method;
     if (done->result < 0 || read->is_second || !method->can_ask_again ||
-        !method->can_ask_again(&f->files->files[read->shard].object) ||
-        RP_DEFECT(trust_kept_damage))
+        !method->can_ask_again(&f->files->files[read->shard].object))
         return false;
     rp_log(RP_LOG_WARNING, "%s; the store is asked again", error->message);
     read->is_second = 1;
@@ -164,7 +161,7 @@ static bool submit_ticket(struct rp_fetcher *f, uint64_t number)
         f->next_read++;
     }
     f->next_read = 0;
-    if (--*left == 0 || RP_DEFECT(ready_before_read))
+    if (--*left == 0)
         finish_ticket(f, number);
     return true;
 }

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/mapped.h"
 #include "base/mem.h"
 
@@ -212,7 +211,7 @@ static int check_unchanged(struct rp_files *files, uint32_t shard, struct rp_err
 {
     struct rp_file *file = &files->files[shard];
     const struct rp_shard *info = rp_corpus_shard(files->corpus, shard);
-    if (!file->is_open || info->url || RP_DEFECT(ignore_changed_files))
+    if (!file->is_open || info->url)
         return 0;
     return rp_shard_check(info, &file->stamp, file->object.fd, error);
 }

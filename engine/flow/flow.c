@@ -5,7 +5,6 @@
 #include <inttypes.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/log.h"
 #include "flow/catch_up.h"
 #include "flow/flow_struct.h"
@@ -119,7 +118,7 @@ static uint64_t poll_join(struct rp_flow *flow, uint32_t ring)
     struct rp_a64 *pack_from = &flow->arena.pack_from[ring];
     uint64_t all = rp_a64_load_acquire(&flow->arena.words->planned_all); /* PAIRS planned-all */
     uint64_t from = rp_a64_load_relaxed(pack_from);
-    if (!rp_pack_is_joined(from) && all > 0 && !RP_DEFECT(wait_to_join)) {
+    if (!rp_pack_is_joined(from) && all > 0) {
         from = all;
         rp_a64_store_relaxed(pack_from, from);
     }

@@ -13,7 +13,6 @@
  *
  * States are forgotten only while the flow is stopped. */
 #include "base/bits.h"
-#include "base/defect.h"
 #include "flow/catch_up.h"
 #include "flow/flow_struct.h"
 
@@ -122,7 +121,7 @@ struct rp_row_state rp_flow_state_at(const struct rp_flow *flow, uint64_t positi
 void rp_flow_forget_states(struct rp_flow *flow)
 {
     RP_ASSERT(!flow->running);
-    for (uint32_t i = 0; i < flow->arena.state_count && !RP_DEFECT(keep_stale_marks); i++)
+    for (uint32_t i = 0; i < flow->arena.state_count; i++)
         rp_a64_store_relaxed(&rp_arena_state(&flow->arena, i)->position, 0);
 }
 

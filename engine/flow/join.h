@@ -5,7 +5,6 @@
 #ifndef RP_FLOW_JOIN_H
 #define RP_FLOW_JOIN_H
 
-#include "base/defect.h"
 #include "base/file.h"
 #include "flow/ticket.h"
 
@@ -19,11 +18,10 @@ static inline void rp_join_rings(const struct rp_arena *arena, uint32_t ring_cou
         uint64_t from = rp_a64_load_relaxed(pack_from);
         if (rp_pack_is_joined(from))
             continue;
-        if (RP_PACK_JOIN(batch) < from && !RP_DEFECT(join_too_early))
+        if (RP_PACK_JOIN(batch) < from)
             continue;
         rp_a64_store_relaxed(pack_from, batch);
-        if (!RP_DEFECT(join_silently))
-            rp_fd_wake(wake_fd);
+        rp_fd_wake(wake_fd);
     }
 }
 
@@ -31,8 +29,7 @@ static inline void rp_join_rings(const struct rp_arena *arena, uint32_t ring_cou
 static inline void rp_join_no_more(const struct rp_arena *arena, uint64_t batches, int wake_fd)
 {
     rp_a64_store_release(&arena->words->planned_all, batches + 1); /* PAIRS planned-all */
-    if (!RP_DEFECT(join_silently))
-        rp_fd_wake(wake_fd);
+    rp_fd_wake(wake_fd);
 }
 
 #endif

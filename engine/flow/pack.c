@@ -16,7 +16,6 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/file.h"
 #include "flow/deliver.h"
 #include "flow/startup_yield.h"
@@ -71,7 +70,7 @@ static bool wait_for_space(const struct rp_pack_plan *plan, uint32_t ring, uint6
 static bool is_left_out(const struct rp_arena *arena, uint32_t ring, uint64_t batch)
 {
     uint64_t from = rp_a64_load_relaxed(&arena->pack_from[ring]);
-    return batch < from && !RP_DEFECT(pack_left_out);
+    return batch < from;
 }
 
 /* Wait until a ticket is READY or further. Returns its state word, 0 when the flow is stopping. */
@@ -87,8 +86,7 @@ static uint64_t wait_for_ticket(const struct rp_pack_plan *plan, uint64_t number
         uint64_t word = rp_a64_load_acquire(state); /* PAIRS ticket-state */
         if (word >= wanted)
             return word;
-        if (!RP_DEFECT(wait_before_announcing))
-            deliver(plan, RP_TURN_WAITS);
+        deliver(plan, RP_TURN_WAITS);
         uint32_t epoch = rp_event_prepare(ready);
         rp_event_sleep_unless(
             ready, epoch, rp_a64_load_acquire(state) >= wanted || rp_arena_stopping_packers(arena));

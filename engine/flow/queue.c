@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/defect.h"
 #include "base/mem.h"
 #include "flow/sums.h"
 
@@ -137,7 +136,7 @@ static int plan_rows(struct rp_queue *queue, uint64_t batch_rows, bool keeps)
             return -RP_E_STOPPED;
         int code = rp_plan_next(queue->plan, &row, &queue->error);
         queue->has_ended = code == 0;
-        if (code > 0 && !(RP_DEFECT(count_steps_without_a_rank) && rank == o->world - 1))
+        if (code > 0)
             add_row(queue, &row);
         if (code > 0 && keeps)
             code = keep_row(queue, &row, is_local(o, rank));

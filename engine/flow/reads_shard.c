@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reads_shard.c — places a range of a shard in a ticket, of tokens or of a side column. */
 #include "base/bits.h"
-#include "base/defect.h"
 #include "flow/reads_private.h"
 
 /* Two ranges with a gap of at most this many bytes are read as one: a second read costs about as
@@ -15,8 +14,7 @@ static bool extend_last_read(struct rp_reads *reads, const struct rp_file_range 
 {
     struct rp_ticket *ticket = reads->ticket;
     struct rp_read *read = ticket->read_count ? &ticket->reads[ticket->read_count - 1] : NULL;
-    bool is_same_way = read &&
-                       (read->past_cache == range->past_cache || RP_DEFECT(merge_ways_of_reading));
+    bool is_same_way = read && read->past_cache == range->past_cache;
     if (!is_same_way || read->shard != range->shard || range->first < read->offset)
         return false;
     uint64_t end = read->offset + rp_align_up(read->bytes, range->alignment);
@@ -87,8 +85,7 @@ static void place_mapped(const struct rp_reads *reads, const struct rp_file *fil
                          uint64_t first, struct rp_transfer *transfer)
 {
     transfer->mapped_shard = shard + 1;
-    bool is_wrong = file->stretches && RP_DEFECT(map_from_stretch);
-    transfer->data_offset = is_wrong ? first % RP_STRETCH_BYTES : first;
+    transfer->data_offset = first;
     if (!file->checked)
         return;
     struct rp_hashed_range blocks = rp_files_hashed_range(reads->files, transfer);

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/mem.h"
 
 /* With the whole blocks around them. */
@@ -67,14 +66,6 @@ static uint64_t copy_block(uint8_t *to, const uint8_t *from, uint64_t bytes)
     return rp_hash64(to, bytes);
 }
 
-/* The planted defect: a block that was compared once is trusted from then on. */
-static bool is_trusted(uint64_t first)
-{
-    static struct rp_a32 seen[1u << 12];
-    struct rp_a32 *word = &seen[first / RP_BLOCK_BYTES % RP_ARRAY_COUNT(seen)];
-    return RP_DEFECT(trust_seen_blocks) && rp_a32_exchange_acquire(word, 1);
-}
-
 const uint8_t *rp_verified_take(struct rp_verified *verified, const struct rp_files *files,
                                 const struct rp_transfer *transfer, struct rp_error *error)
 {
@@ -91,8 +82,7 @@ const uint8_t *rp_verified_take(struct rp_verified *verified, const struct rp_fi
                                rp_min_u64(RP_BLOCK_BYTES, bytes - at));
         all = rp_files_add_hash(all, *hash);
     }
-    bool is_good = is_trusted(blocks.first) || all == transfer->expected;
-    if (!is_good && !RP_DEFECT(ignore_block_hash)) {
+    if (all != transfer->expected) {
         rp_files_explain(files, shard, blocks.first, verified->hashes, bytes, error);
         return NULL;
     }
@@ -138,7 +128,7 @@ int rp_verified_copy_side(struct rp_verified *verified, uint32_t c, const struct
         verified->side_hashes[(at - blocks.first) / RP_BLOCK_BYTES] = hash;
         all = rp_files_add_hash(all, hash);
     }
-    if (is_trusted(blocks.first) || all == side->expected || RP_DEFECT(ignore_block_hash))
+    if (all == side->expected)
         return 0;
     shared->mapped_shard = 0;
     return rp_files_explain(files, side->mapped_shard - 1, blocks.first, verified->side_hashes,

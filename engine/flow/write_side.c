@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 
 /* The address of a place of a row, or of the number of a fragment. */
 static uint8_t *place_at(const struct rp_pack_target *target, uint8_t *slot, uint32_t c,
@@ -28,7 +27,7 @@ static struct span span_of(const struct rp_geometry *g, uint32_t c,
                            const struct rp_transfer *transfer)
 {
     uint32_t bos = transfer->extra & RP_EXTRA_BOS, own = rp_transfer_own(transfer);
-    if (g->sides[c].of == RP_SIDE_OF_TOKEN || RP_DEFECT(side_not_shifted))
+    if (g->sides[c].of == RP_SIDE_OF_TOKEN)
         return (struct span){0, own, bos};
     uint32_t first = bos ? 0 : 1; /* the first token of a fragment is no label */
     if (g->label_mode == RP_LABELS_ALIGNED)

@@ -36,7 +36,6 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
-#include "base/defect.h"
 #include "base/mem.h"
 
 enum {
@@ -81,7 +80,7 @@ int rp_io_open_method(const struct rp_io_method **method, void **self,
 {
     struct rp_error refusal;
     bool may_fall_back = options->may_fall_back && *method == &rp_io_method_uring;
-    if (!may_fall_back || RP_DEFECT(insist_on_rings))
+    if (!may_fall_back)
         return (*method)->open(self, options, error);
     if (rp_io_method_uring.open(self, options, &refusal) == 0)
         return 0;
@@ -274,7 +273,7 @@ static bool settle(struct rp_io *io, struct flight *flight, int64_t result, int 
     RP_ASSERT(result <= flight->asked);
     flight->arrived += (uint32_t)result;
     flight->refusals = flight->failures = 0;
-    if (flight->arrived >= flight->read.bytes_needed || RP_DEFECT(take_short_read)) {
+    if (flight->arrived >= flight->read.bytes_needed) {
         *final = 0;
         return true;
     }

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/defect.h"
 #include "base/mem.h"
 #include "base/spawn.h"
 
@@ -58,8 +57,8 @@ static int follow(struct running *it, int *status, struct rp_error *error)
             *status = ended < 0 ? -1 : *status;
             return 0;
         }
-        bool is_late = rp_now_ns() >= end_ns && !RP_DEFECT(wait_for_key_command);
-        if (!is_late && (!rp_stopper_asks(&command->stopper) || RP_DEFECT(wait_for_key_command)))
+        bool is_late = rp_now_ns() >= end_ns;
+        if (!is_late && !rp_stopper_asks(&command->stopper))
             continue;
         (void)rp_spawn_kill(it->pid);
         (void)waitpid(it->pid, status, 0);

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "object/remote.h"
@@ -67,8 +66,7 @@ static int fail_memory(struct rp_error *error)
 /* As a glob pattern of files: only a dot matches the dot at the beginning of a name. */
 static bool matches_pattern(const char *pattern, const char *key)
 {
-    return fnmatch(pattern, key, FNM_PATHNAME | (RP_DEFECT(match_hidden_keys) ? 0 : FNM_PERIOD)) ==
-           0;
+    return fnmatch(pattern, key, FNM_PATHNAME | FNM_PERIOD) == 0;
 }
 
 static int keep_key(struct listing *l, const char *key, struct rp_error *error)
@@ -208,8 +206,6 @@ static int check_page(const struct page *page, XML_Parser parser, struct rp_erro
     if (page->is_encoded || reason == XML_ERROR_BAD_CHAR_REF)
         return rp_fail(error, -RP_E_PROTOCOL, "name each object, or rename those",
                        "%s: an object has a name that XML cannot hold", name);
-    if (RP_DEFECT(trust_cut_listing))
-        return 0;
     if (reason != XML_ERROR_NONE)
         return rp_fail(error, -RP_E_PROTOCOL, "try again; if it stays so, " ASK,
                        "%s: a list of objects: expected XML with </%s> at its end, found %s at "

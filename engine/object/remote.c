@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -170,7 +169,7 @@ static bool is_there(const struct look *look)
     if (!look->request.identity[0] || rp_map_open(&map, look->path, NULL) < 0)
         return false;
     bool is_same = map.bytes == look->request.total;
-    if (is_same && !RP_DEFECT(trust_fetched_bytes))
+    if (is_same)
         is_same = read_hash(look, kept) && rp_map_hash(&map, &hash, NULL) == 0 &&
                   !strcmp(kept, rp_hash128_hex(hash, found));
     rp_map_close(&map);

@@ -10,7 +10,6 @@
 #include <strings.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/escape.h"
 #include "base/text.h"
 
@@ -271,8 +270,7 @@ static enum rp_verdict judge_identity(const struct rp_object_reply *reply,
         return RP_REPLY_WRONG;
     }
     const char *found = rp_reply_identity(reply);
-    if (expected->identity && strcmp(found, expected->identity) != 0 &&
-        !RP_DEFECT(ignore_changed_objects)) {
+    if (expected->identity && strcmp(found, expected->identity) != 0) {
         (void)fail_changed(expected, "its ETag", expected->identity, *found ? found : "none",
                            error);
         return RP_REPLY_WRONG;
@@ -353,15 +351,14 @@ enum rp_verdict rp_reply_judge(const struct rp_object_reply *reply,
     }
     if (is_whole && reply->length != RP_SIZE_UNKNOWN)
         return judge_identity(reply, expected, reply->length, error);
-    if (!reply->has_range && !RP_DEFECT(ignore_content_range)) {
+    if (!reply->has_range) {
         (void)fail_ranges(reply, expected, error);
         return RP_REPLY_WRONG;
     }
     uint64_t last = expected->last;
     if (expected->total == RP_SIZE_UNKNOWN && reply->total != RP_SIZE_UNKNOWN)
         last = rp_min_u64(last, reply->total - 1); /* the object may be shorter */
-    if ((reply->first != expected->first || reply->last != last) &&
-        !RP_DEFECT(ignore_content_range)) {
+    if (reply->first != expected->first || reply->last != last) {
         (void)rp_fail(error, -RP_E_PROTOCOL, "check the server, and what lies in front of it",
                       "%s: wrong range: expected bytes %" PRIu64 " to %" PRIu64 ", found %" PRIu64
                       " to %" PRIu64,

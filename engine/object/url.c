@@ -9,7 +9,6 @@
 #include <strings.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/mem.h"
 #include "object/profile.h"
 #include "object/sign.h"
@@ -79,8 +78,7 @@ bool rp_url_is_hub_host(const char *host)
 bool rp_url_may_have_hub_token(const struct rp_url *url)
 {
     bool is_asked_for = !strncasecmp(hub_endpoint(), "http://", 7) && is_endpoint_host(url->host);
-    return rp_url_is_hub_host(url->host) &&
-           (is_asked_for || !strcasecmp(url->scheme, "https") || RP_DEFECT(send_token_in_clear));
+    return rp_url_is_hub_host(url->host) && (is_asked_for || !strcasecmp(url->scheme, "https"));
 }
 
 /* A file or a folder of a repository, and no page of it: https://HOST/…/resolve/REVISION/… */

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/defect.h"
 #include "base/mem.h"
 
 #define STANDARD_MIN 32u
@@ -57,7 +56,7 @@ uint64_t rp_docs_wanted(const uint32_t *sizes, uint32_t count, uint32_t seq_len)
 uint32_t rp_docs_standard(uint32_t seq_len, uint64_t wanted, uint64_t open_rows)
 {
     uint64_t least = rp_min_u64(seq_len, rp_max_u64(STANDARD_MIN, seq_len / 32));
-    uint64_t most = RP_DEFECT(ignore_short_documents) ? least : seq_len;
+    uint64_t most = seq_len;
     if (open_rows)
         most = OPEN_ROWS_BYTES_MAX / (sizeof(struct rp_fragment) * open_rows);
     return (uint32_t)rp_max_u64(least, rp_min_u64(wanted, most));

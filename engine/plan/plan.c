@@ -8,7 +8,6 @@
 #include <stdio.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/mem.h"
 #include "plan/link.h"
 #include "plan/packing.h"
@@ -292,7 +291,7 @@ void rp_plan_stage_text(const struct rp_plan *plan, char *text, size_t capacity)
 {
     struct rp_plan_stage next;
     text[0] = '\0';
-    if (rp_plan_next_stage(plan, &next) && !RP_DEFECT(end_stages_as_streams))
+    if (rp_plan_next_stage(plan, &next))
         snprintf(text, capacity,
                  "stage %" PRIu32 " begins at row %" PRIu64 " with rows of seq_len %" PRIu32,
                  next.number, next.row, next.seq_len);

@@ -6,7 +6,6 @@
 #include <inttypes.h>
 
 #include "base/contract.h"
-#include "base/defect.h"
 #include "base/mem.h"
 #include "plan/token_records.h"
 
@@ -89,7 +88,7 @@ static int compare(const struct records *records, uint64_t weight_unit, bool acc
     struct rp_contract has = {{records->plan.text, records->plan.bytes}, {"", 0}};
     struct rp_contract_sides sides = {accept_weights ? RP_AT_REWEIGHTED : RP_AT_RESUME, "the state",
                                       "this run", weight_unit, 0};
-    return RP_DEFECT(accept_other_stream) ? 0 : rp_contract_compare(&had, &has, &sides, error);
+    return rp_contract_compare(&had, &has, &sides, error);
 }
 
 /* Read the source table of a token. *sources_out is on the heap; NULL after a failure. */

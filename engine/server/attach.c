@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/defect.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -104,7 +103,7 @@ static int check_contract(const struct rp_stream *stream, const struct rp_reques
                                             has_row ? request->next_row : 0};
     struct rp_contract had;
     struct rp_error damage;
-    if (request->contract_bytes == 0 || (expects && RP_DEFECT(trust_description)))
+    if (request->contract_bytes == 0)
         return 0;
     if (rp_contract_open(&had, text, request->contract_bytes, &damage) < 0)
         return rp_fail(error, -RP_E_PROTOCOL,

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/defect.h"
 #include "server/seats.h"
 
 enum rp_cause rp_decide_cause(const struct rp_wait_snapshot *snapshot)
@@ -16,7 +15,7 @@ enum rp_cause rp_decide_cause(const struct rp_wait_snapshot *snapshot)
         return RP_CAUSE_ENGINE;
     if (!oldest->is_planned)
         return oldest->is_held_by_save ? RP_CAUSE_SAVE : RP_CAUSE_PLAN;
-    if (!oldest->is_read && !RP_DEFECT(blame_next_stage))
+    if (!oldest->is_read)
         return oldest->is_remote ? RP_CAUSE_NETWORK : RP_CAUSE_DISK;
     if (oldest->is_packed)
         return RP_CAUSE_PACK;

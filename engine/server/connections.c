@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/defect.h"
 #include "base/log.h"
 #include "server/connections.h"
 #include "server/loop.h"
@@ -117,9 +116,9 @@ static void detach(struct rp_delivery *delivery, const struct rp_connection *con
     rp_ring_detach_trainer(seat->ring, seat->replica);
     if (migrates)
         rp_seat_transition(seat, RP_SEAT_MIGRATE);
-    else if (!RP_DEFECT(forget_detach))
+    else
         rp_seat_transition(seat, consumed_all ? RP_SEAT_DETACH_CONSUMED : RP_SEAT_DETACH);
-    if (!migrates && delivery->config->is_repeated && !RP_DEFECT(keep_left_position)) {
+    if (!migrates && delivery->config->is_repeated) {
         rp_delivery_move_seat(delivery, seat); /* its next consumer begins a pass */
         delivery->is_to_rewind |= rp_seat_position(seat) > connection->first_batch ||
                                   seat->rollback_epoch > 0;

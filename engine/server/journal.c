@@ -15,7 +15,6 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "checkpoint/run_journal.h"
@@ -339,8 +338,7 @@ void rp_engine_journal_close(struct rp_engine *engine)
     if (!journal)
         return;
     engine->saving.journal = NULL;
-    if (!RP_DEFECT(leave_out_journal_stop))
-        queue(journal, describe_end(engine));
+    queue(journal, describe_end(engine));
     if (!journal->thread_runs)
         free_journal(&journal->side);
     else if (!rp_side_thread_end(&journal->side, CLOSE_NS))

@@ -21,7 +21,6 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -220,7 +219,7 @@ static uint64_t highest_tail(const struct rp_delivery *delivery)
     uint64_t highest = 0;
     for (uint32_t r = 0; r < delivery->ring_count; r++)
         highest = rp_max_u64(highest, delivery->rings[r].tail);
-    return RP_DEFECT(take_late_weights) ? rp_delivery_consumed(delivery) : highest;
+    return highest;
 }
 
 static int check_row(const struct rp_engine *engine, const struct command *command,
@@ -369,7 +368,7 @@ static int set_record(struct rp_engine *engine, const struct command *command,
     int code = check_row(engine, command, error); /* tails are final now */
     if (code >= 0)
         code = append_record(engine, is_grown ? grown->plan : engine->stream.plan, command, error);
-    if (code >= 0 && !RP_DEFECT(lose_live_records))
+    if (code >= 0)
         code = rp_engine_journal_record(engine, command->record.row, command->documents,
                                         command->text, &is_unknown, error);
     is_written = code >= 0;

@@ -24,7 +24,6 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "flow/descriptors.h"
 #include "server/server.h"
 
@@ -53,7 +52,7 @@ static sigset_t set_of_ending_signals(void)
     sigset_t set;
     sigemptyset(&set);
     for (size_t i = 0; i < RP_ARRAY_COUNT(ending); i++)
-        if (!is_ignored(ending[i]) || RP_DEFECT(take_ignored_signals)) /* S1 */
+        if (!is_ignored(ending[i])) /* S1 */
             sigaddset(&set, ending[i]);
     return set;
 }

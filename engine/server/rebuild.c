@@ -27,7 +27,6 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
-#include "base/defect.h"
 #include "base/thread.h"
 #include "flow/catch_up.h"
 #include "server/probe.h"
@@ -94,8 +93,7 @@ static void finish_build(struct rp_delivery *delivery, struct rp_ring *old, stru
 {
     uint64_t packed_end = rp_flow_packed_end(delivery->flow, (uint32_t)(old - delivery->rings));
     RP_ASSERT(packed_end - old->release <= old->geometry.slots);
-    if (!RP_DEFECT(forget_packed_rows))
-        rp_rings_copy(old, fresh, old->tail, packed_end);
+    rp_rings_copy(old, fresh, old->tail, packed_end);
     (void)rp_ring_poll_release(old); /* the last releases of consumers that are to migrate */
     begin_at_release(fresh, old);
     rp_ring_publish(fresh, old->tail);

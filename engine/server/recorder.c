@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-#include "base/defect.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -183,7 +182,7 @@ int rp_recorder_check(const struct rp_recorder *recorder, const struct rp_checkp
         return code;
     const struct rp_run_record *known = &recorder->known;
     const char *path = recorder->directory;
-    if (strcmp(id, known->id) == 0 || RP_DEFECT(ignore_directory_id)) {
+    if (strcmp(id, known->id) == 0) {
         warn_of_position(recorder, path, row);
         return 0;
     }

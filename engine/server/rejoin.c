@@ -24,7 +24,6 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
-#include "base/defect.h"
 #include "base/log.h"
 #include "plan/plan.h"
 #include "plan/trace.h"
@@ -110,8 +109,7 @@ static struct rp_rejoin_facts facts_of(struct rp_engine *engine, const struct at
         .trial = &engine->delivery.trial,
         .start_row = engine->stream.start_row,
         .has_failed = rp_life_has_failed(&engine->life),
-        .has_consumed = RP_DEFECT(count_steps_from_attach) ? engine->delivery.had_consumer
-                                                           : engine->delivery.has_consumed,
+        .has_consumed = engine->delivery.has_consumed,
         .others = others_of(&engine->delivery, ring),
         .lowest_attached = lowest_attached(&engine->delivery),
         .release = ring->release,

@@ -2,7 +2,6 @@
 #include "server/rejoin_decide.h"
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/fail.h"
 #include "shm/layout.h"
 
@@ -12,7 +11,7 @@ static uint64_t row_after_end(const struct rp_rejoin_facts *facts)
 {
     const struct rp_numbering_part *part = rp_numbering_of_row(facts->numbering, facts->row);
     uint64_t rows = facts->row - part->row;
-    if (facts->others == RP_OTHERS_NONE && !RP_DEFECT(pad_after_end))
+    if (facts->others == RP_OTHERS_NONE)
         return part->row + rp_div_up(rows, part->step_rows) * part->step_rows;
     uint64_t batch = part->batch + rp_div_up(rows, part->batch_rows);
     uint64_t end = batch + rp_numbering_step_batches(part);

@@ -2,7 +2,6 @@
 #include "server/revalidate.h"
 
 #include "base/clock.h"
-#include "base/defect.h"
 #include "base/log.h"
 
 static void settle(struct rp_saving *saving, enum rp_validity validity)
@@ -14,10 +13,6 @@ static void settle(struct rp_saving *saving, enum rp_validity validity)
 
 void rp_engine_request_revalidation(struct rp_engine *engine)
 {
-    if (RP_DEFECT(leave_out_last_look)) {
-        settle(&engine->saving, RP_VALIDITY_UNCHANGED);
-        return;
-    }
     rp_flow_request_revalidation(engine->delivery.flow);
     if (engine->saving.validity == RP_VALIDITY_REQUESTED)
         return; /* a save has waited since its request */

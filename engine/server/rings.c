@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/mem.h"
 #include "flow/catch_up.h"
 #include "server/caching.h"
@@ -76,8 +75,6 @@ void rp_engine_swap_ring(struct rp_engine *engine, uint32_t ring, const struct r
     *old = *fresh;
     for (uint32_t r = 0; r < replicas; r++) {
         struct rp_seat *seat = &engine->delivery.seats[ring * replicas + r];
-        if (RP_DEFECT(reset_seats))
-            *seat = (struct rp_seat){.ring = old, .replica = r};
         rp_seat_transition(seat, RP_SEAT_REBUILD);
     }
 }

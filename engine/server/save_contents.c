@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "server/saver.h"
@@ -91,8 +90,7 @@ static bool is_whole(const struct rp_arena *arena, uint64_t first, const struct 
 {
     for (uint32_t i = 0; i < ticket->transfer_count; i++) {
         const struct rp_transfer *transfer = &ticket->transfers[i];
-        if (transfer->mapped_shard ? !RP_DEFECT(save_mapped_tokens)
-                                   : !rp_arena_has_tokens(arena, first, transfer))
+        if (transfer->mapped_shard || !rp_arena_has_tokens(arena, first, transfer))
             return false;
     }
     return true;

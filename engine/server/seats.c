@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/bits.h"
-#include "base/defect.h"
 #include "server/seats.h"
 #include "shm/peer.h"
 
@@ -69,8 +68,7 @@ uint64_t rp_delivery_consumed(const struct rp_delivery *delivery)
 {
     uint64_t lowest = UINT64_MAX;
     for (uint32_t r = 0; r < delivery->ring_count; r++)
-        lowest = rp_min_u64(lowest, RP_DEFECT(count_published) ? delivery->rings[r].tail
-                                                               : delivery->rings[r].release);
+        lowest = rp_min_u64(lowest, delivery->rings[r].release);
     return lowest;
 }
 
@@ -109,7 +107,7 @@ void rp_delivery_note_rollback(struct rp_delivery *delivery, struct rp_seat *sea
     delivery->rollback_epoch += !joins;
     delivery->rollback_row = row;
     seat->rollback_epoch = delivery->rollback_epoch;
-    for (uint32_t s = 0; s < delivery->seat_count && !RP_DEFECT(trust_absent); s++) {
+    for (uint32_t s = 0; s < delivery->seat_count; s++) {
         struct rp_seat *other = &delivery->seats[s];
         bool is_own = is_of_epoch(delivery, other);
         rp_seat_transition(other, is_own ? RP_SEAT_ROLLBACK_OWN : RP_SEAT_ROLLBACK);

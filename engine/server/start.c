@@ -14,7 +14,6 @@
 #include <sys/stat.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -301,9 +300,6 @@ static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint
         if (code < 0)
             return code;
     }
-    struct rp_row skipped;
-    if (RP_DEFECT(resume_one_row_on) && checkpoint)
-        (void)!rp_plan_next(stream->plan, &skipped, NULL);
     return 0;
 }
 
@@ -351,7 +347,7 @@ static int save_start_state(struct rp_stream *stream, struct rp_error *error)
 static bool has_same_rows(const struct rp_stream *stream, const struct rp_checkpoint *checkpoint)
 {
     struct rp_contract had;
-    return rp_plan_version(stream->plan) == 1 || RP_DEFECT(keep_grown_contents) ||
+    return rp_plan_version(stream->plan) == 1 ||
            (rp_engine_contract_of(checkpoint, &had) &&
             rp_hash128_equal(rp_record_hash(&had.stream), stream->identity));
 }

@@ -23,7 +23,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/defect.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -365,7 +364,7 @@ static void date_names(const struct rp_listener *listener)
 
 bool rp_listener_check(struct rp_listener *listener, uint64_t now_ns)
 {
-    if (!listener->is_watched || now_ns < listener->compare_at_ns || RP_DEFECT(forget_names))
+    if (!listener->is_watched || now_ns < listener->compare_at_ns)
         return true;
     listener->compare_at_ns = now_ns + RP_COMPARE_NS;
     if (!has_names(listener))

@@ -9,7 +9,6 @@
 #include <stdio.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "shm/peer.h"
 #include "shm/wait.h"
 
@@ -102,7 +101,7 @@ int rp_ring_attach_trainer(struct rp_ring *ring, uint32_t replica, uint64_t batc
 void rp_ring_set_reader(struct rp_ring *ring, uint32_t replica, int pidfd)
 {
     RP_ASSERT(replica < ring->replicas && pidfd != RP_PEER_NONE);
-    RP_ASSERT(ring->seats[replica].reader_fd == RP_PEER_NONE || RP_DEFECT(reuse_ring));
+    RP_ASSERT(ring->seats[replica].reader_fd == RP_PEER_NONE);
     rp_peer_close(ring->seats[replica].reader_fd);
     ring->seats[replica].reader_fd = pidfd;
 }
@@ -111,7 +110,7 @@ bool rp_ring_may_be_read(struct rp_ring *ring, uint32_t replica)
 {
     RP_ASSERT(replica < ring->replicas && !rp_ring_is_taken(ring, replica));
     struct rp_ring_seat *seat = &ring->seats[replica];
-    if (seat->reader_fd == RP_PEER_NONE || RP_DEFECT(reuse_ring))
+    if (seat->reader_fd == RP_PEER_NONE)
         return false;
     if (!rp_peer_has_ended(seat->reader_fd))
         return true;
@@ -197,13 +196,13 @@ int rp_ring_poll_release(struct rp_ring *ring)
 {
     uint64_t lowest = UINT64_MAX;
     struct rp_ring_seat *liar = NULL; /* if there are several, the next polls find the others */
-    uint32_t r = 0, count = RP_DEFECT(release_of_one_frees) ? 1 : ring->replicas;
+    uint32_t r = 0, count = ring->replicas;
     do {
         struct rp_ring_seat *seat = &ring->seats[r];
         if (seat->words) {
             uint64_t release = rp_a64_load_acquire(&seat->words->release); /* PAIRS ring-release */
             bool grows = release > seat->release && release <= ring->tail;
-            if (grows || RP_DEFECT(trust_release_word))
+            if (grows)
                 seat->release = release;
             else if (release != seat->release)
                 liar = seat;

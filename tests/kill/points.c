@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/defect.h"
+#include "switch.h"
 
 #define POINTS_BITS 13
 #define POINTS_MAX (1u << POINTS_BITS) /* some hundred are used */
@@ -204,7 +204,7 @@ _Bool rp_defects[RP_DEFECT_COUNT];
 
 __attribute__((constructor)) static void switch_defects(void)
 {
-#define RP_DEFECT_TEXT(name, text) #name,
+#define RP_DEFECT_TEXT(name) #name,
     static const char *const names[] = {RP_DEFECTS(RP_DEFECT_TEXT)};
     const char *wanted = getenv("RP_DEFECT");
     for (size_t i = 0; wanted && i < RP_DEFECT_COUNT; i++)

@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/defect.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "scenarios.h"
 #include "snapshot.h"
+#include "switch.h"
 #include "threads.h"
 
 #define CHOICES 8192u
@@ -333,7 +333,7 @@ static int list_scenarios(void)
 
 static void plant_defect(const char *name)
 {
-#define DEFECT_NAME(name, text) #name,
+#define DEFECT_NAME(name) #name,
     static const char *const names[] = {RP_DEFECTS(DEFECT_NAME)};
 #undef DEFECT_NAME
     for (size_t i = 0; i < RP_DEFECT_COUNT; i++) {

@@ -3,6 +3,7 @@
 #include "flow_stages.h"
 
 #include "model.h"
+#include "switch.h" /* of the sources below */
 
 #include "base/clock.h"
 #include "flow/files.h"

@@ -11,8 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/defect.h"
 #include "story.h"
+#include "switch.h"
 
 #define JOBS_MAX 64u
 #define REPEATS 32u
@@ -20,7 +20,7 @@
 
 _Bool rp_defects[RP_DEFECT_COUNT];
 static const char *const defect_names[] = {
-#define DEFECT_NAME(name, text) #name,
+#define DEFECT_NAME(name) #name,
     RP_DEFECTS(DEFECT_NAME)
 #undef DEFECT_NAME
 };
@@ -199,104 +199,6 @@ static int tell_many(void)
 
 /* ---- positive controls ----------------------------------------------------------------------- */
 
-/* Defects that other tests find: in the simulator they have no effect, or too rarely.
- * One a line, so that additions rarely conflict. */
-/* clang-format off */
-static const char *const found_elsewhere[] = {
-    "alert_for_tools",
-    "ask_for_each_reader",
-    "ask_silent_engines",
-    "blame_next_stage",
-    "change_steps_late",
-    "close_files_in_use",
-    "compare_across_stages",
-    "compare_dealt_rows",
-    "count_all_in_first_stage",
-    "count_steps_without_a_rank",
-    "count_equal_saves",
-    "count_older_deliveries",
-    "count_rows_before_state",
-    "count_steps_from_attach",
-    "drop_exported_field",
-    "end_stages_as_streams",
-    "fetch_during_fill",
-    "forget_indexes",
-    "forget_names",
-    "edit_past_limits",
-    "forget_raised_alerts",
-    "forget_rewound_copies",
-    "forget_shard_stamp",
-    "forget_version",
-    "ignore_changed_files",
-    "ignore_changed_objects",
-    "ignore_content_range",
-    "ignore_directory_id",
-    "ignore_short_documents",
-    "ignore_trial",
-    "import_from_here",
-    "insist_on_rings",
-    "join_silently",
-    "keep_grown_contents",
-    "keep_left_position",
-    "keep_last_step",
-    "keep_slow_readers",
-    "side_before_bos",
-    "side_of_neighbour",
-    "side_not_shifted",
-    "ignore_side_length",
-    "ignore_side_tokenizer",
-    "trust_hashes_of_store",
-    "value_for_inserted",
-    "trust_side_size",
-    "landmark_of_another_stream",
-    "leave_batch_out_of_digest",
-    "leave_out_journal_stop",
-    "leave_out_last_look",
-    "lose_live_records",
-    "map_small_files",
-    "mask_before_bos",
-    "match_hidden_keys",
-    "outlive_engine",
-    "pad_after_end",
-    "print_control_characters",
-    "provenance_off_by_one",
-    "prune_before_copy",
-    "save_mapped_tokens",
-    "send_token_in_clear",
-    "share_parts",
-    "show_ended_engines",
-    "show_own_words",
-    "take_ignored_signals",
-    "take_late_weights",
-    "tell_no_progress",
-    "trust_any_output",
-    "trust_cached_bytes",
-    "trust_chain_hash",
-    "trust_chain_links",
-    "trust_changed_inputs",
-    "trust_cut_listing",
-    "trust_description",
-    "trust_fetched_bytes",
-    "trust_finished_parts",
-    "trust_index_pages",
-    "trust_kept_damage",
-    "trust_plan_of_one_rank",
-    "trust_seen_blocks",
-    "wait_before_announcing",
-    "wait_for_alert_command",
-    "wait_for_any_lock",
-    "wait_for_key_command",
-};
-/* clang-format on */
-
-static bool is_found_here(size_t defect)
-{
-    for (size_t i = 0; i < sizeof found_elsewhere / sizeof *found_elsewhere; i++)
-        if (!strcmp(defect_names[defect], found_elsewhere[i]))
-            return false;
-    return true;
-}
-
 /* In a child process with the defect (RP_DEFECT_COUNT = without any), run stories until one fails.
  * Returns its seed, 0 if none fails. */
 static uint64_t find_defect(size_t defect, uint64_t first, uint64_t seeds, struct job *job)
@@ -321,24 +223,26 @@ static uint64_t find_defect(size_t defect, uint64_t first, uint64_t seeds, struc
     return found ? first + job->told - 1 : 0;
 }
 
-/* The seed that the table of DEFECTS.md has for a defect, whose stories are told first; 0 if none.
- * A row: | `NAME` | the breach | SEED | other tests | */
-static uint64_t known_seed(const char *table, const char *defect)
+/* Whether the table of DEFECTS.md has a seed for a defect: its stories are told first. A row:
+ * | `NAME` | the breach | SEED | other tests |, with — for the seed if only other tests find it. */
+static bool has_seed(FILE *table, const char *defect, uint64_t *seed)
 {
-    FILE *rows = table ? fopen(table, "r") : NULL;
-    uint64_t seed = 0;
     char row[1024], name[64];
-    while (rows && fgets(row, sizeof row, rows))
+    rewind(table);
+    while (fgets(row, sizeof row, table))
         if (sscanf(row, "| `%63[a-z_]` |", name) == 1 && !strcmp(name, defect))
-            (void)sscanf(row, "| `%*[a-z_]` |%*[^|]| %" SCNu64 " |", &seed);
-    if (rows)
-        fclose(rows);
-    return seed;
+            return sscanf(row, "| `%*[a-z_]` |%*[^|]| %" SCNu64 " |", seed) == 1;
+    return false;
 }
 
 /* Each defect must be found, or the simulator proves nothing. */
-static int run_controls(const char *table)
+static int run_controls(const char *path)
 {
+    FILE *table = fopen(path, "r");
+    if (!table) {
+        perror(path);
+        return 2;
+    }
     struct job *job = mmap(NULL, sizeof *job, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
                            -1, 0);
     int missed = 0;
@@ -347,11 +251,11 @@ static int run_controls(const char *table)
         return 1;
     }
     for (size_t i = 0; i < RP_DEFECT_COUNT; i++) {
-        if (!is_found_here(i))
+        uint64_t known;
+        if (!has_seed(table, defect_names[i], &known))
             continue;
-        uint64_t known = known_seed(table, defect_names[i]);
-        uint64_t seed = known ? find_defect(i, known, 1, job) : 0;
-        if (known && !seed)
+        uint64_t seed = find_defect(i, known, 1, job);
+        if (!seed)
             printf("%-24s NOT found by seed %" PRIu64 " of the table\n", defect_names[i], known);
         seed = seed ? seed : find_defect(i, options.first, options.seeds, job);
         if (seed)
@@ -360,6 +264,7 @@ static int run_controls(const char *table)
             printf("%-24s NOT FOUND in %" PRIu64 " seeds\n", defect_names[i], options.seeds);
         missed += seed == 0;
     }
+    fclose(table);
     printf(missed ? "controls: %d defects live\n" : "controls: every defect was found\n", missed);
     return missed ? 1 : 0;
 }
@@ -370,7 +275,7 @@ static int usage(void)
 {
     fprintf(stderr, "usage: ringpack_sim [--seeds N] [--first S] [--jobs J] [--defect NAME]\n"
                     "       ringpack_sim --seed S [--trace] [--defect NAME]\n"
-                    "       ringpack_sim --controls[=TABLE] [--seeds N]\n");
+                    "       ringpack_sim --controls=TABLE [--seeds N]\n");
     return 2;
 }
 
@@ -392,9 +297,8 @@ int main(int argc, char **argv)
     static const struct option known[] = {{"seeds", 1, NULL, 'n'},    {"first", 1, NULL, 'f'},
                                           {"jobs", 1, NULL, 'j'},     {"seed", 1, NULL, 's'},
                                           {"trace", 0, NULL, 't'},    {"defect", 1, NULL, 'd'},
-                                          {"controls", 2, NULL, 'c'}, {NULL, 0, NULL, 0}};
+                                          {"controls", 1, NULL, 'c'}, {NULL, 0, NULL, 0}};
     uint64_t single = 0;
-    bool controls = false;
     const char *table = NULL;
     for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;) {
         uint64_t value = optarg ? strtoull(optarg, NULL, 10) : 0;
@@ -415,7 +319,6 @@ int main(int argc, char **argv)
             sim.trace = true;
             break;
         case 'c':
-            controls = true;
             table = optarg;
             break;
         case 'd':
@@ -431,7 +334,7 @@ int main(int argc, char **argv)
     struct sigaction action = {.sa_handler = crashed, .sa_flags = SA_ONSTACK};
     sigaction(SIGSEGV, &action, NULL);
     sigaction(SIGBUS, &action, NULL);
-    if (controls)
+    if (table)
         return run_controls(table);
     struct counts counts = {0};
     if (single)

@@ -3,17 +3,18 @@
 
 import re
 
-from sources import Finding
+from sources import Finding, lines_of
 
-HEADER, TABLE, SIMULATOR = "engine/base/defect.h", "tests/DEFECTS.md", "tests/sim/main.c"
+SWITCHES, TABLE = "tests/defects/switches/", "tests/DEFECTS.md"
+SITE = re.compile(r"\bRP_DEFECT\((\w+)\)")
 BUILDS = ("tests/CMakeLists.txt", "tests/fuzz/CMakeLists.txt")
 
-# Files for the rule to flag: a defect without a row, a site or a place in the simulator's list; a
-# patch without a head line and a control; controls without a defect.
+# Files for the rule to flag: a switch without a row, one in a source; a row without a switch or a
+# test that finds it; a patch without a head line and a control; controls without a defect.
 CONTROL = {
-    HEADER: '#define RP_DEFECTS(X) X(leave_out_a, "a")\n',
-    TABLE: "| defect | what it breaks | seeds | other tests |\n",
-    SIMULATOR: "found_elsewhere[] = {};\n",
+    SWITCHES + "engine/a.c.patch": "+    if (!RP_DEFECT(leave_out_a))\n",
+    "engine/e.c": "    if (!RP_DEFECT(leave_out_e))\n",
+    TABLE: "| defect | what it breaks | seeds | other tests |\n| `leave_out_f` | f | — | |\n",
     "tests/defects/leave_out_b.patch": "--- a/engine/b.c\n+++ b/engine/b.c\n",
     BUILDS[0]: "rp_add_control(test_c leave_out_c)\n",
     "tests/python/test_d.py": 'planted("leave_out_d", folder)\n',
@@ -21,21 +22,18 @@ CONTROL = {
 
 
 def check_switches(files, names):
-    """A finding for each defect of the header that a list lacks, or has in the wrong place."""
-    rows = dict(re.findall(r"^\| `(\w+)` \|[^|]*\| *(\S+) *\|", files[TABLE], re.M))
-    list_of_simulator = re.search(r"found_elsewhere\[\] = \{([^}]*)\}", files[SIMULATOR])
-    elsewhere = re.findall(r'"(\w+)"', list_of_simulator.group(1))
-    code = "".join(text for path, text in files.items() if path.startswith(("engine/", "tools/")))
-    for name in names:
-        if name not in rows:
-            yield Finding(TABLE, 1, f"{name} has no row: name the tests that find it")
-        elif (rows[name] == "—") != (name in elsewhere):
-            text = f"{name}: found_elsewhere lists the defects whose seeds are — in {TABLE}"
-            yield Finding(SIMULATOR, 1, text)
-        if f"RP_DEFECT({name})" not in code:
-            yield Finding(HEADER, 1, f"{name} is nowhere in the code")
-    for name in sorted({*rows, *elsewhere} - set(names)):
-        yield Finding(TABLE, 1, f"{name} is no defect of {HEADER}")
+    """A finding for each switch and row that lack each other, and each switch in a source."""
+    rows = dict(re.findall(r"^\| `(\w+)` \|[^|]*\| *(\S+ \|[^|]*)\|$", files[TABLE], re.M))
+    for name in sorted({*names} - {*rows}):
+        yield Finding(names[name], 1, f"{name} has no row in {TABLE}")
+    for name, tests in rows.items():
+        if not re.search("[0-9`]", tests):
+            yield Finding(TABLE, 1, f"{name}: enter the seed or the test that finds it")
+        if name not in names:
+            yield Finding(TABLE, 1, f"{name} is in no patch of {SWITCHES}")
+    for path, number, line in lines_of(files, ".c", ".h"):
+        if path.startswith(("engine/", "tools/")) and SITE.search(line):
+            yield Finding(path, number, f"a switch is in a patch of {SWITCHES}")
 
 
 def check_patches(files, names):
@@ -55,15 +53,19 @@ def check_patches(files, names):
         if name not in controls:
             yield Finding(path, 1, f"no test finds it: rp_add_control(TEST {name}) in {BUILDS[0]}")
         if name in names:
-            yield Finding(path, 1, f"{name} is a defect of {HEADER}, too")
+            yield Finding(path, 1, f"{name} is a switch of {names[name]}, too")
     for name in sorted({*controls} - {*patches, *names}):
-        text = f"{name} is neither a patch of tests/defects nor a defect of {HEADER}"
+        text = f"{name} is neither a patch of tests/defects nor a switch of {SWITCHES}"
         yield Finding(controls[name], 1, text)
 
 
 def check(files):
-    if HEADER not in files:
+    patches = {path: text for path, text in files.items() if path.startswith(SWITCHES)}
+    if not patches:
         return
-    names = re.findall(r'\bX\((\w+),\s*"', files[HEADER])
+    names = {}
+    for path, _, line in lines_of(patches, ".patch"):
+        if line.startswith("+"):
+            names |= {name: path for name in SITE.findall(line)}
     yield from check_switches(files, names)
     yield from check_patches(files, names)

@@ -15,7 +15,6 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "base/defect.h"
 #include "base/fail.h"
 #include "base/hide.h"
 #include "base/thread.h"
@@ -88,7 +87,7 @@ int rp_process_run(int (*run)(int argc, char **argv), int argc, char **argv)
 
 void rp_process_hide_words(int argc, char **argv)
 {
-    for (int i = 1; i < argc && !RP_DEFECT(show_own_words); i++) {
+    for (int i = 1; i < argc; i++) {
         char *shown = argv[i], *copy = strdup(shown);
         if (copy && rp_hide_in_value(shown))
             argv[i] = copy;

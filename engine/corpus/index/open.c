@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/defect.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "corpus/index/index.h"
@@ -472,7 +471,7 @@ int rp_index_revalidate(struct rp_index *index, struct rp_error *error)
     struct rp_stamp found = {0};
     uint64_t expected_value, found_value;
     char hint[HINT_BYTES];
-    if (!index->map.mapping || RP_DEFECT(forget_indexes) ||
+    if (!index->map.mapping ||
         rp_stamp_at(index->file, &found) < 0 || /* the name is gone; the mapping remains */
         !rp_stamp_difference(&index->known, &found, &expected_value, &found_value))
         return 0;

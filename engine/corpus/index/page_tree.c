@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/defect.h"
 #include "base/mem.h"
 
 static uint64_t chunks_of(uint64_t hashes)
@@ -95,7 +94,7 @@ static bool verify_chunk(const struct rp_tree *tree, uint32_t level, uint64_t ch
                            ? rp_hash128_equal(rp_hash128(hashes, bytes), tree->root)
                            : rp_hash64(hashes, bytes) ==
                                  tree->hashes[tree->levels[top + 1].first + chunks[top]];
-        if (!mark(tree, at->first_bit + chunks[top], is_good || RP_DEFECT(trust_index_pages)))
+        if (!mark(tree, at->first_bit + chunks[top], is_good))
             return false;
     }
     return true;
@@ -106,7 +105,7 @@ bool rp_tree_compare(const struct rp_tree *tree, uint64_t page)
     RP_DASSERT(page < tree->pages);
     bool is_good = verify_chunk(tree, 0, page / RP_TREE_FANOUT) &&
                    hash_page(tree->data, tree->bytes, page) == tree->hashes[page];
-    return mark(tree, page, is_good || RP_DEFECT(trust_index_pages));
+    return mark(tree, page, is_good);
 }
 
 bool rp_tree_verify_range(const struct rp_tree *tree, uint64_t byte, uint64_t bytes)

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/defect.h"
 #include "plan/v2/facade.h"
 
 /* The name of a line `stage[STAGE].FIELD[SOURCE]` of a limit. */
@@ -84,7 +83,7 @@ int rp_v2_match_past_limits(const struct rp_calendar *calendar, const struct rp_
         if (read_name(&pair.field[pair.has[0] ? 0 : 1], &name) && name.stage < begun &&
             name.source < rp_calendar_source_count(calendar) &&
             rp_calendar_source(calendar, name.source) && has_source(contract, name.source) &&
-            is_replaced(&pair, &name, begun) && !RP_DEFECT(edit_past_limits))
+            is_replaced(&pair, &name, begun))
             code = refuse(&pair, &name, calendar, error);
     }
     free(writer.text);

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/defect.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -293,11 +292,6 @@ void rp_alert_command_run(struct rp_alert_command *command, enum rp_alert_kind k
     pthread_cond_broadcast(&command->side.changed);
     pthread_mutex_unlock(&command->side.mutex);
     free_variables(older);
-    bool waits = RP_DEFECT(wait_for_alert_command);
-    while (waits) {
-        rp_sleep_ns(LOOK_NS); /* the thread may be starting the command */
-        waits = look_after(command, false);
-    }
 }
 
 struct rp_alert_command_counts rp_alert_command_counts(struct rp_alert_command *command,

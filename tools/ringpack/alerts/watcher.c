@@ -16,7 +16,6 @@
 #include "alerts/findings.h"
 #include "base/bits.h"
 #include "base/clock.h"
-#include "base/defect.h"
 #include "base/mem.h"
 #include "cmd.h"
 #include "watch/watch.h"
@@ -246,7 +245,7 @@ static bool sleep_until_end(struct watcher *watcher, uint64_t pause_ns)
         if (poll(entries, 2, (int)left_ms) <= 0)
             return false;
         if (entries[0].revents)
-            return !RP_DEFECT(outlive_engine);
+            return true;
         (void)!read(watcher->changed_fd, &count, sizeof count);
         tell(watcher);
     }
@@ -291,8 +290,6 @@ int rp_cmd_watch_alerts(int argc, char **argv)
                       "%s is for `ringpack serve` alone", argv[0]);
         return rp_cmd_report(&error);
     }
-    if (RP_DEFECT(forget_raised_alerts))
-        memset(watcher->task.known.alerts, 0, sizeof watcher->task.known.alerts);
     uint64_t pause_ns = 0;
     int code = open_watcher(watcher, &error);
     while (code == 0 && !sleep_until_end(watcher, pause_ns))

@@ -11,7 +11,6 @@
 
 #include "audit/log.h"
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/file.h"
 #include "base/mem.h"
 
@@ -196,8 +195,6 @@ static void supersede(struct rp_digest_entries *entries, size_t end,
                       const struct rp_digest_entry *by, uint64_t row)
 {
     const size_t file = entries->list[end - 1].file;
-    if (RP_DEFECT(count_older_deliveries))
-        return;
     for (size_t i = end; i > 0 && entries->list[i - 1].file == file; i--) {
         struct rp_digest_entry *entry = &entries->list[i - 1];
         if (entry->is_attach || entry->is_superseded || !rp_digest_takes_back(by, entry))

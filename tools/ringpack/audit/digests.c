@@ -8,7 +8,6 @@
 
 #include "audit/digest_entries.h"
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/mem.h"
 #include "plan/plan.h"
 
@@ -43,8 +42,6 @@ static void join(struct rp_audit_interval *all, const struct rp_audit_interval *
     all->rows += rank->rows;
     all->tokens += rank->tokens;
     all->content = rp_hash128_sum(all->content, rank->content);
-    if (RP_DEFECT(trust_plan_of_one_rank))
-        return;
     if (rank->lacks_plan)
         all->lacks_plan = true;
     else if (!rp_hash128_is_known(all->plan))

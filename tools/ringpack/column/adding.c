@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "corpus/sides.h"
 #include "interrupt.h"
 
@@ -62,8 +61,6 @@ static bool fits(const struct rp_adding *adding, uint64_t tokens, uint64_t value
                    (more == 2 && adding->choice->inserted == RP_INSERTED_BOTH);
     if (values > tokens || !is_fine)
         return false;
-    if (RP_DEFECT(value_for_inserted) && more == 1)
-        return true;
     around->before = more == 2 || (more == 1 && adding->choice->inserted == RP_INSERTED_BOS);
     around->after = more - around->before;
     return true;

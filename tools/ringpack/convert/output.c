@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/mem.h"
 #include "convert/convert.h"
 #include "corpus/corpus.h"
@@ -144,7 +143,7 @@ static int add_runs(struct rp_output *output, const struct rp_ids *ids, bool beg
                     struct rp_error *error)
 {
     const struct rp_trained *trained = &ids->trained;
-    uint32_t count = 0, moved = begin && !RP_DEFECT(mask_before_bos);
+    uint32_t count = 0;
     struct rp_span *spans = rp_grow(output->scratch, &output->scratch_capacity, trained->count + 1u,
                                     sizeof *spans);
     if (!spans)
@@ -153,7 +152,7 @@ static int add_runs(struct rp_output *output, const struct rp_ids *ids, bool beg
     for (uint32_t i = 0; i < trained->count; i++) {
         struct rp_span run = trained->runs[i];
         bool is_last = end && run.end == ids->count;
-        run = (struct rp_span){run.begin + moved, run.end + moved + is_last};
+        run = (struct rp_span){run.begin + begin, run.end + begin + is_last};
         run.begin = run.begin > 0 ? run.begin : 1; /* token 0 is the first */
         if (run.begin < run.end)
             spans[count++] = run;

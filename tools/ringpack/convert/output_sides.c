@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "convert/convert.h"
@@ -76,7 +75,6 @@ int rp_output_sides_add(struct rp_output *output, const struct rp_ids *ids, bool
                         struct rp_error *error)
 {
     static const uint8_t zeros[RP_SIDE_ENTRY_BYTES];
-    bool before = begin && !RP_DEFECT(side_before_bos), after = begin + end > before;
     int code = 0;
     for (uint32_t i = 0; i < output->wanted->count && code == 0; i++) {
         const struct rp_entries *entries = &ids->sides[i];
@@ -87,12 +85,12 @@ int rp_output_sides_add(struct rp_output *output, const struct rp_ids *ids, bool
             continue;
         }
         if (code == 0)
-            code = repeat(writer, zeros, before, error);
+            code = repeat(writer, zeros, begin, error);
         if (code == 0)
             code = rp_sidefile_add(writer, entries->at,
                                    (size_t)(entries->count * entries->type.bytes), error);
         if (code == 0)
-            code = repeat(writer, zeros, after, error);
+            code = repeat(writer, zeros, end, error);
     }
     return code;
 }

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/defect.h"
 #include "base/mem.h"
 #include "cmd.h"
 #include "convert/parts.h"
@@ -171,8 +170,7 @@ static bool same_file(const struct rp_conversion *conversion, const struct rp_ta
     bool same = path && rp_map_open(&map, path, NULL) == 0;
     if (same) {
         same = map.bytes == bytes &&
-               (RP_DEFECT(trust_finished_parts) ||
-                !strcmp(rp_hash128_hex(rp_hash128(map.data, map.bytes), text), hash));
+               !strcmp(rp_hash128_hex(rp_hash128(map.data, map.bytes), text), hash);
         rp_map_close(&map);
     }
     free(path);
@@ -205,8 +203,6 @@ static bool same_content(const struct rp_task *task, const char *content)
 {
     struct rp_hash128 hash;
     char text[RP_HASH_HEX_BYTES];
-    if (RP_DEFECT(trust_changed_inputs))
-        return true;
     return rp_part_hash_inputs(task, &hash, NULL) == 0 &&
            !rp_hash128_equal(hash, (struct rp_hash128){0}) &&
            !strcmp(rp_hash128_hex(hash, text), content);

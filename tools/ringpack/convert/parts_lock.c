@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/defect.h"
 #include "base/lock_holder.h"
 #include "base/mem.h"
 #include "base/own_dir.h"
@@ -41,7 +40,7 @@ static int lock_file(int fd, const char *path, bool shared)
 {
     struct stat own, found;
     int code = shared ? (flock(fd, LOCK_SH | LOCK_NB) < 0 ? -errno : 0) : rp_file_lock(fd);
-    if (RP_DEFECT(share_parts) || is_unsupported(code))
+    if (is_unsupported(code))
         code = 0;
     if (code < 0)
         return code;
@@ -147,7 +146,7 @@ static int wait_for_lock(int fd, const char *directory, struct rp_error *error)
         if (code != -EWOULDBLOCK)
             return is_unsupported(code) ? 0 : code;
         uint64_t waited_ns = rp_now_ns() - begin_ns;
-        if (waited_ns >= patience * NS_PER_S && !RP_DEFECT(wait_for_any_lock))
+        if (waited_ns >= patience * NS_PER_S)
             return fail_held(fd, directory, waited_ns / NS_PER_S, error);
         if (!is_told && waited_ns >= TELL_AFTER_S * NS_PER_S) {
             fprintf(stderr,

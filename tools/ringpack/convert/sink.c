@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/defect.h"
 #include "base/bits.h"
 #include "convert/convert.h"
 
@@ -105,7 +104,7 @@ int rp_convert_sink(void *context, const struct rp_ids *ids, struct rp_error *er
 
 void rp_convert_tell(struct rp_convert *convert, uint64_t bytes)
 {
-    if (!convert->done_bytes || bytes <= convert->told_bytes || RP_DEFECT(tell_no_progress))
+    if (!convert->done_bytes || bytes <= convert->told_bytes)
         return;
     atomic_fetch_add(convert->done_bytes, bytes - convert->told_bytes);
     convert->told_bytes = bytes;

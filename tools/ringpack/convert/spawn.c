@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/defect.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "convert/convert.h"
@@ -51,7 +50,7 @@ static int spawn(pid_t *child, const char **command, int input, int output)
     if (program && environment)
         do
             code = posix_spawn(child, program, &actions, NULL, (char *const *)(uintptr_t)command,
-                               RP_DEFECT(import_from_here) ? environ : environment);
+                               environment);
         while (rp_thread_again(&tries, code));
     posix_spawn_file_actions_destroy(&actions);
     free(program);
@@ -70,9 +69,8 @@ int rp_worker_spawn(pid_t *child, const char *const arguments[RP_WORKER_WORDS], 
     const char *command[RP_WORKER_WORDS + 4] = {python, script};
     size_t count = 2;
     if (!script) {
-        command[1] = RP_DEFECT(import_from_here) ? "-m" : "-c";
-        command[count++] = RP_DEFECT(import_from_here) ? "ringpack._convert.worker"
-                                                       : RP_PYTHON_RUN("ringpack._convert.worker");
+        command[1] = "-c";
+        command[count++] = RP_PYTHON_RUN("ringpack._convert.worker");
     }
     for (size_t i = 0; i < RP_WORKER_WORDS && arguments[i]; i++)
         command[count++] = arguments[i];

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/mem.h"
 #include "base/out_dir.h"
 
@@ -217,7 +216,7 @@ bool rp_landmarks_read(const struct rp_landmarks *landmarks, size_t number, void
     const struct rp_landmark *landmark = &landmarks->list[number];
     if (rp_file_read_at(landmarks->fd, landmarks->path, token, landmark->bytes, landmark->at, NULL))
         return false;
-    return rp_state_head(token).next_row == landmark->row || RP_DEFECT(landmark_of_another_stream);
+    return rp_state_head(token).next_row == landmark->row;
 }
 
 void rp_landmarks_drop(struct rp_landmarks *landmarks, size_t number)

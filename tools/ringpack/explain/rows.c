@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/mem.h"
 #include "explain/explain.h"
 #include "flow/ticket.h"
@@ -134,9 +133,7 @@ static bool is_of(const struct rp_draw *draw, const struct rp_explained *part)
 static int explain_part(const struct rp_row_maker *maker, const struct rp_row *row, uint32_t number,
                         struct rp_explained *part, struct rp_error *error)
 {
-    uint32_t from = RP_DEFECT(provenance_off_by_one) && number + 1 < row->count ? number + 1
-                                                                                : number;
-    part->fragment = row->fragments[from];
+    part->fragment = row->fragments[number];
     part->number = number;
     part->epoch = rp_plan_epoch(maker->walk->plan, row, number);
     int code = find_place(maker, part, error);

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -192,7 +191,7 @@ static int verify(const struct rp_shard *shard, const struct stretch *stretch,
         uint64_t length = rp_min_u64(RP_BLOCK_BYTES, stretch->bytes - at);
         uint64_t expected = shard->block_hashes[block],
                  found = rp_hash64(stretch->data + at, length);
-        if (found == expected || RP_DEFECT(ignore_block_hash))
+        if (found == expected)
             continue;
         int code = rp_shard_check_sidecar(shard, error);
         return code < 0 ? code

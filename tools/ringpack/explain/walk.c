@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "interrupt.h"
@@ -135,10 +134,9 @@ static int load(struct rp_walk *walk, const struct rp_known_state *state, struct
 static bool load_landmark(struct rp_walk *walk, size_t number)
 {
     struct rp_error error = {0};
-    bool other_weights = RP_DEFECT(landmark_of_another_stream);
     walk->follows = true;
     if (rp_landmarks_read(&walk->landmarks, number, walk->scratch) &&
-        rp_plan_load(walk->plan, walk->scratch, walk->landmarks.list[number].bytes, other_weights,
+        rp_plan_load(walk->plan, walk->scratch, walk->landmarks.list[number].bytes, false,
                      &error) == 0)
         return true;
     rp_log(RP_LOG_WARNING,

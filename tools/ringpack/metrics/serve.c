@@ -11,7 +11,6 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
-#include "base/defect.h"
 #include "cmd.h"
 #include "interrupt.h"
 #include "metrics/microhttpd.h"
@@ -45,7 +44,7 @@ static void look(struct server *server)
     struct rp_error error = {0};
     uint64_t now = rp_now_ns();
     bool is_fresh = server->looked_ns && now - server->looked_ns < RP_SERVE_FRESH_NS;
-    if (is_fresh && !RP_DEFECT(ask_for_each_reader))
+    if (is_fresh)
         return;
     int code = rp_watch_look(server->watch, RP_SERVE_PATIENCE_NS, &error);
     snprintf(server->trouble, sizeof server->trouble, "%s",
@@ -217,8 +216,6 @@ static void cut_off_slow_readers(struct server *server)
     for (size_t i = 0; i < RP_SERVE_READERS_MAX; i++)
         count += server->readers[i].fd >= 0;
     uint64_t most = count == RP_SERVE_READERS_MAX ? CROWDED_NS : READER_NS;
-    if (RP_DEFECT(keep_slow_readers))
-        return;
     for (size_t i = 0; i < RP_SERVE_READERS_MAX; i++)
         if (server->readers[i].fd >= 0 && now - server->readers[i].since_ns > most)
             shutdown(server->readers[i].fd, SHUT_RDWR);

@@ -7,7 +7,6 @@
 
 #include "base/escape.h"
 #include "base/clock.h"
-#include "base/defect.h"
 #include "metrics/families.h"
 
 #define PREFIX "ringpack_"
@@ -109,9 +108,7 @@ static void put_family(const struct writer *to, const struct rp_watch *watch,
              family->help);
     for (size_t i = 0; i < watch->count; i++) {
         const struct rp_watched *run = &watch->runs[i];
-        bool has_figures = run->state == RP_WATCH_RUNNING ||
-                           (RP_DEFECT(show_ended_engines) && run->stat);
-        if (!has_figures)
+        if (run->state != RP_WATCH_RUNNING)
             continue;
         if (!group->array)
             put_sample(out, group, family, run->run, run->stat);

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/mem.h"
 #include "plan/pipeline.h"
 #include "plan/v2/deal.h"
@@ -190,8 +189,7 @@ static int arrange(const struct rp_layout_tally *tally, struct scratch *scratch,
                                      .bundle = shape->bundle,
                                      .order = order};
         end = (uint32_t)rp_min_u64(first + (uint64_t)deal.window, tally->count);
-        if (!RP_DEFECT(compare_across_stages))
-            end = (uint32_t)rp_min_u64(end, rp_plan_next_boundary(scratch->plan, row) - first_row);
+        end = (uint32_t)rp_min_u64(end, rp_plan_next_boundary(scratch->plan, row) - first_row);
         int code = rp_deal_order(&deal, scratch->cost + first, end - first, scratch->order + first,
                                  NULL);
         if (code < 0)
@@ -279,8 +277,7 @@ static void sort_rows(struct rp_layout_tally *tally, struct scratch *scratch)
         in_long += tally->rows[i].long_tokens;
     }
     sorted_tally = tally;
-    if (!RP_DEFECT(compare_dealt_rows))
-        qsort(scratch->by_plan, tally->count, sizeof *scratch->by_plan, compare_planned);
+    qsort(scratch->by_plan, tally->count, sizeof *scratch->by_plan, compare_planned);
     for (uint32_t i = 0; i < tally->count; i++)
         scratch->cost[i] = tally->rows[scratch->by_plan[i]].cost;
     tally->long_share = tokens > 0 ? in_long / tokens : 0;

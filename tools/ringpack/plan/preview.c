@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/defect.h"
 #include "cmd.h"
 #include "cmd_state.h"
 
@@ -62,8 +61,6 @@ void rp_preview_close(struct rp_preview *preview)
 void rp_preview_subtract(const struct rp_preview *preview, struct rp_plan_counts *counts)
 {
     const struct rp_plan_counts *before = &preview->counts;
-    if (RP_DEFECT(count_rows_before_state))
-        return;
     counts->documents -= before->documents;
     counts->empty -= before->empty;
     counts->passed_over -= before->passed_over;

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 
-#include "base/defect.h"
 #include "base/mem.h"
 
 /* ---- a source at a row ----------------------------------------------------------------------- */
@@ -136,8 +135,7 @@ void rp_stage_tally_begin(struct rp_stage_tally *tally)
     if (!tally->calendar || rp_plan_row(tally->plan) < tally->stages[tally->current].end)
         return;
     end_stage(tally);
-    if (!RP_DEFECT(count_all_in_first_stage))
-        tally->current++;
+    tally->current++;
 }
 
 void rp_stage_tally_add(struct rp_stage_tally *tally, const struct rp_row *row, uint32_t seq_len)

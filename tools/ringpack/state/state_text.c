@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "state/state_fields.h"
@@ -97,8 +96,6 @@ static int write_json(const void *token, size_t bytes, uint8_t **file_out, size_
         free(text);
         return fields ? fail_memory(error) : error->code;
     }
-    if (RP_DEFECT(drop_exported_field))
-        json_object_del(fields, "next_row");
     json_t *value = json_pack("{s:s, s:o}", RP_STATE_KEY, text, RP_STATE_FIELDS_KEY, fields);
     char *file = value ? json_dumps(value, JSON_INDENT(2)) : NULL;
     json_decref(value);

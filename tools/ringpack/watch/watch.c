@@ -10,7 +10,6 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
-#include "base/defect.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "client/question.h"
@@ -149,7 +148,7 @@ static void begin_question(const struct rp_watch *watch, struct rp_watched *run,
                            uint64_t patience_ns)
 {
     struct rp_error error = {0};
-    if (run->fd >= 0 && !RP_DEFECT(ask_silent_engines))
+    if (run->fd >= 0)
         return; /* it has not answered yet */
     stop_asking(run);
     run->fd = rp_question_stat(watch->run_dir, run->run, patience_ns, &error);
