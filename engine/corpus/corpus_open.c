@@ -190,22 +190,22 @@ static int make_buckets(struct rp_corpus *corpus, struct rp_source *source, stru
 {
     uint64_t wanted = (uint64_t)BUCKETS_PER_SEGMENT * source->segment_count;
     source->segments = corpus->segments + source->first_segment;
-    source->first = rp_calloc(source->segment_count + 1u, sizeof *source->first);
+    source->segment_begins = rp_calloc(source->segment_count + 1u, sizeof *source->segment_begins);
     while (source->documents >> source->bucket_shift > wanted)
         source->bucket_shift++;
     uint64_t count = (source->documents >> source->bucket_shift) + 2;
     source->bucket = rp_calloc((size_t)count, sizeof *source->bucket);
-    if (!source->bucket || !source->first)
+    if (!source->bucket || !source->segment_begins)
         return fail_memory(error);
     for (uint32_t g = 0; g < source->segment_count; g++) {
         source->segments[g]->number = source->first_segment + g;
-        source->first[g] = source->segments[g]->first_document;
+        source->segment_begins[g] = source->segments[g]->first_document;
     }
-    source->first[source->segment_count] = source->documents;
+    source->segment_begins[source->segment_count] = source->documents;
     uint32_t segment = 0;
     for (uint64_t b = 0; b < count; b++) {
         while (segment + 1 < source->segment_count &&
-               source->first[segment + 1] <= b << source->bucket_shift)
+               source->segment_begins[segment + 1] <= b << source->bucket_shift)
             segment++;
         source->bucket[b] = segment;
     }
@@ -333,7 +333,7 @@ void rp_corpus_close(struct rp_corpus *corpus)
         return;
     for (uint32_t s = 0; s < corpus->source_count; s++) {
         free(corpus->sources[s].name);
-        free(corpus->sources[s].first);
+        free(corpus->sources[s].segment_begins);
         free(corpus->sources[s].bucket);
     }
     rp_sides_close(&corpus->sides);

@@ -353,7 +353,7 @@ int rp_megatron_open(struct rp_megatron *megatron, const char *path, const char 
     if (code == 0 && bytes <= RP_INDEX_HASH_WHOLE_MAX)
         megatron->sample = rp_hash128(megatron->map.data, (size_t)bytes);
     else if (code == 0)
-        code = rp_index_sample(fd, path, bytes, &megatron->sample, error);
+        code = rp_idx_sample(fd, path, bytes, &megatron->sample, error);
     close(fd);
     return code;
 }

@@ -104,12 +104,12 @@ static int check_idx(const struct rp_opened *opened, const struct rp_identity *i
     if (record->documents != identity->documents)
         return stale(opened, error, "documents: expected %" PRIu64 ", found %" PRIu64,
                      record->documents, identity->documents);
-    if (record->idx_bytes != identity->index_bytes)
+    if (record->idx_bytes != identity->idx_bytes)
         return stale(opened, error, "bytes of the index: expected %" PRIu64 ", found %" PRIu64,
-                     record->idx_bytes, identity->index_bytes);
-    if (!rp_hash128_equal(record->idx_sample, identity->index_sample))
+                     record->idx_bytes, identity->idx_bytes);
+    if (!rp_hash128_equal(record->idx_sample, identity->idx_sample))
         return stale(opened, error, "hash of the index: expected %016" PRIx64 ", found %016" PRIx64,
-                     record->idx_sample.low, identity->index_sample.low);
+                     record->idx_sample.low, identity->idx_sample.low);
     return 0;
 }
 
@@ -202,8 +202,8 @@ static int identify(struct rp_opened *opened, int fd, struct rp_error *error)
         .token_offset = opened->layout.token_offset,
         .documents = shard->documents,
         .tokens = shard->tokens,
-        .index_bytes = opened->megatron.map.bytes,
-        .index_sample = opened->megatron.sample,
+        .idx_bytes = opened->megatron.map.bytes,
+        .idx_sample = opened->megatron.sample,
         .has_table = table->shape.has_extents || table->shape.has_spans,
         .sample_count = rp_sample_count(rp_div_up(shard->bytes, RP_BLOCK_BYTES)),
         .spans_use = opened->spans_use,
@@ -214,7 +214,7 @@ static int identify(struct rp_opened *opened, int fd, struct rp_error *error)
     int code = 0;
     if (opened->found.sidecar) {
         identity.full = true;
-        identity.index_content = opened->found.record.idx_content;
+        identity.idx_content = opened->found.record.idx_content;
         identity.content = opened->found.record.content;
         code = check_idx(opened, &identity, error);
     }

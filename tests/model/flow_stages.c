@@ -74,7 +74,7 @@ static void end_stage_batch(struct rp_dispatch *d)
     RP_ASSERT(code == 0);
     d->ticket->batch_ends = 1;
     close_ticket(d);
-    publish_closed(d);
+    hand_on(d);
 }
 
 static bool end_stage_stream(struct rp_dispatch *d)
@@ -83,7 +83,7 @@ static bool end_stage_stream(struct rp_dispatch *d)
         return false;
     d->ticket->stream_ends = 1;
     close_ticket(d);
-    publish_closed(d);
+    hand_on(d);
     return true;
 }
 
@@ -118,7 +118,7 @@ void stage_plan(struct rp_arena *arena, struct rp_revalidation *revalidation, in
         if (open_ticket(&d, NULL) < 0)
             return;
         close_ticket(&d);
-        publish_closed(&d);
+        hand_on(&d);
     }
     if (plan_batches(&d, batches, with_reads) && end_stage_stream(&d))
         answer_until_stopped(&d);
