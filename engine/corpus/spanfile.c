@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spanfile — see spanfile.h. */
 #include "corpus/spanfile.h"
 
 #include <errno.h>

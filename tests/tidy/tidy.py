@@ -184,6 +184,14 @@ def unfinished(files):
             yield Finding(path, number, "finish it, or open an issue for it")
 
 
+@rule({"engine/a.c": "/* a — see a.h. */\n"})
+def heads(files):
+    """The head of a file says more than the name of its header."""
+    for path, number, line in lines_of(files, *C_SOURCE):
+        if number <= 3 and re.match(r"/\* (\S+ — |)([Ss]ee|the \w+ of) [\w.]+ \*/$", line):
+            yield Finding(path, number, "say what the file does, or delete the comment")
+
+
 @rule({"engine/a.c": "int f(void) __attribute__((weak));\n"})
 def weak(files):
     for path, number, line in code_lines(files, *C_SOURCE):

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* write — see write.h. */
 #include "corpus/index/write.h"
 
 #include <errno.h>
