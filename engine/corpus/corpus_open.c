@@ -91,7 +91,7 @@ static int open_shards(struct rp_corpus *corpus, uint32_t s, const struct rp_cor
         if (code < 0)
             return code;
         if (opened->found.data_missing)
-            rp_log(RP_LOG_WARNING, "%s: cannot be opened; going on with what its sidecar knows",
+            rp_log(RP_LOG_WARNING, "%s: cannot be opened; continuing with its sidecar",
                    opened->shard.path);
     }
     return 0;
@@ -173,8 +173,8 @@ static int open_index(struct rp_corpus *corpus, const struct rp_corpus_spec *spe
     const struct rp_index *index = corpus->index;
     if (index->source_count != spec->source_count)
         return rp_fail(error, -RP_E_MISMATCH,
-                       "run `ringpack index -c CONFIG`, which makes the index what the "
-                       "configuration says",
+                       "run `ringpack index -c CONFIG`, which builds the index of this "
+                       "configuration",
                        "%s: sources: the index was made with %" PRIu32
                        ", the configuration has %" PRIu32,
                        index->path, index->source_count, spec->source_count);
@@ -233,7 +233,7 @@ static int open_source(struct rp_corpus *corpus, uint32_t s, const struct rp_cor
     if (code == 0)
         code = take_shards(corpus, source, error);
     if (code == 0 && (source->documents == 0 || source->tokens == 0))
-        code = rp_fail(error, -RP_E_EMPTY, "`ringpack inspect` on its shards shows what they hold",
+        code = rp_fail(error, -RP_E_EMPTY, "`ringpack inspect` on its shards shows their contents",
                        "expected documents with tokens, found %" PRIu64 " documents with %" PRIu64
                        " tokens in %" PRIu32 " shards",
                        source->documents, source->tokens, source->shard_count);

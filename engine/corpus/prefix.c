@@ -77,7 +77,7 @@ int rp_source_fingerprint_at(const struct rp_source *source, uint64_t documents,
         return code;
     if (!is_there || (range.is_open && found != wanted))
         return rp_fail(error, -RP_E_CHANGED,
-                       "restore its shards: new ones come last, and nothing else may change",
+                       "restore its shards: new ones come last, and no other shard may change",
                        "source `%s`: expected shards that end with document %" PRIu64
                        ", found %" PRIu64 " documents in other shards",
                        source->name, wanted, range.all);

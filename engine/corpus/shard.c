@@ -59,7 +59,7 @@ stale(const struct rp_opened *opened, struct rp_error *error, const char *format
         "if the change is meant, run `ringpack index %s` again: old runs cannot be resumed then;"
         " if not, restore the file",
         RP_HINT_PATH(opened->shard.path));
-    return rp_fail(error, -RP_E_CHANGED, hint, "%s: it is not what its sidecar %s describes: %s",
+    return rp_fail(error, -RP_E_CHANGED, hint, "%s: it differs from its sidecar %s: %s",
                    opened->shard.path, opened->found.sidecar->path, text);
 }
 
@@ -444,7 +444,7 @@ int rp_shard_check(const struct rp_shard *shard, struct rp_stamp *known, int fd,
                        "restore the file, and its times with it (`cp -p`, `rsync -t`); or run "
                        "`ringpack index -c CONFIG`, which reads it again: if its tokens are the "
                        "same, old runs can be resumed",
-                       "%s: it is not what the corpus index describes: %s: expected %" PRIu64
+                       "%s: it differs from the corpus index: %s: expected %" PRIu64
                        ", found %" PRIu64,
                        shard->path, what, expected_value, found_value);
     return rp_fail(error, -RP_E_CHANGED,
@@ -459,7 +459,7 @@ const struct rp_mask_origin *rp_shard_mask(const struct rp_shard *shard)
     RP_ASSERT(shard->kind == RP_SHARD_OPENED);
     const struct rp_opened *opened = (const struct rp_opened *)(const void *)shard;
     RP_STATIC_ASSERT(offsetof(struct rp_opened, shard) == 0,
-                     "a shard is the head of what was opened");
+                     "a shard is the head of struct rp_opened");
     return rp_opened_uses_spans(opened) ? opened->mask : NULL;
 }
 

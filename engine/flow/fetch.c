@@ -109,7 +109,7 @@ static bool read_again(struct rp_fetcher *f, struct rp_read *read, const struct 
         !method->can_ask_again(&f->files->files[read->shard].object) ||
         RP_DEFECT(trust_kept_damage))
         return false;
-    rp_log(RP_LOG_WARNING, "%s; the store is asked again", error->message);
+    rp_log(RP_LOG_WARNING, "%s; the request is sent again", error->message);
     read->is_second = 1;
     submit_read(f, read, done->tag);
     return true;

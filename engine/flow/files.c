@@ -342,19 +342,19 @@ static int check_adapt(const struct rp_files *files, const struct rp_flow_option
                        "only some of %" PRIu32 " shards are open at a time", shards);
     uint32_t count = rp_corpus_local_count(files->corpus);
     if (count == 0)
-        return rp_fail(why, -RP_E_RESOURCE, NULL, "the corpus has objects alone");
+        return rp_fail(why, -RP_E_RESOURCE, NULL, "the corpus has only objects");
     if (!rp_descriptors_allow((uint64_t)shards + count + options->other_descriptors))
         return rp_fail(why, -RP_E_RESOURCE, "raise the limit of open files (`ulimit -n`)",
                        "there are not two descriptors for each of %" PRIu32 " token files", count);
     if (options->packer_processes && rp_corpus_index_path(files->corpus) &&
         count > RP_FILES_AT_START)
-        return rp_fail(why, -RP_E_RESOURCE, "leave packer_processes out",
-                       "packer processes use only files mapped before they are forked, and of a "
-                       "corpus that is opened by its index that is nothing");
+        return rp_fail(
+            why, -RP_E_RESOURCE, "leave packer_processes out",
+            "packer processes use only files mapped before they are forked, and a corpus "
+            "that is opened by its index has none");
     int code = rp_mapped_check_room(count, why);
     if (code >= 0 && !reports_cached_pages(files, options))
-        code = rp_fail(why, -RP_E_RESOURCE, NULL,
-                       "the file system does not say what the page cache holds");
+        code = rp_fail(why, -RP_E_RESOURCE, NULL, "the file system does not list the cached pages");
     return code;
 }
 

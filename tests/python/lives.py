@@ -31,7 +31,7 @@ LAYOUTS = [
 FILES = {"megatron": ".bin", "npy": ".npy", "raw": ".bin"}
 IO = ["pread", "mapped", "auto"] + ["io_uring"] * IO_URING_WORKS
 # A command that comes too late, or at a row that may not change.
-REFUSALS = ["is begun", "here set weights", "ramp", "nothing was changed", "no room for its state"]
+REFUSALS = ["is begun", "here set weights", "ramp", "the run is unchanged", "no room for its state"]
 REFUSALS += ["the stream has ended", "a record with other", "as before, found"]
 
 

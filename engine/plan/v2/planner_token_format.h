@@ -161,7 +161,7 @@ RP_MUST_CHECK int rp_token2_match_limits(const struct rp_token2_resume *resume,
                                          const struct rp_calendar *calendar,
                                          const struct rp_planner *plan, bool *other);
 
-#define RP_STREAM_TOKEN_HINT "nothing was changed; take another state token or an older checkpoint"
+#define RP_STREAM_TOKEN_HINT "the run is unchanged; take another state token or an older checkpoint"
 #define RP_STREAM_TOKEN_DAMAGED(error, ...)                                                        \
     rp_fail(error, -RP_E_CORRUPT, RP_STREAM_TOKEN_HINT, "state token" __VA_ARGS__)
 

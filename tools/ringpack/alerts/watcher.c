@@ -288,7 +288,7 @@ int rp_cmd_watch_alerts(int argc, char **argv)
     if (got != sizeof watcher->task) {
         free(watcher);
         (void)rp_fail(&error, -RP_E_USAGE, "`ringpack serve` starts it, if the config has alerts",
-                      "%s is for `ringpack serve` alone", argv[0]);
+                      "%s is only for `ringpack serve`", argv[0]);
         return rp_cmd_report(&error);
     }
     if (RP_DEFECT(forget_raised_alerts))

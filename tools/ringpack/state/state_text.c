@@ -54,7 +54,7 @@ static int take_object(struct rp_saved_search *search, const json_t *object, str
     if (!text)
         return 0;
     if (!json_is_string(text))
-        return rp_fail(error, -RP_E_CORRUPT, "give what state_dict(text=True) returned",
+        return rp_fail(error, -RP_E_CORRUPT, "give the return value of state_dict(text=True)",
                        "%s: %s is not text", search->path, RP_STATE_KEY);
     int code = rp_saved_take_text(search, json_string_value(text), error);
     return code < 0 || !fields ? code
