@@ -52,7 +52,7 @@
     X(ignore_section_hash, "sections of a checkpoint are not compared with their hashes")          \
     X(ignore_short_documents, "the default of max_docs_per_row does not depend on lengths")        \
     X(ignore_trial, "a start goes on although its test write into a directory has failed")         \
-    X(insist_on_rings, "a reader that gets no ring fails, though nobody asked for io_uring")       \
+    X(insist_on_rings, "a reader that gets no ring fails, though io is auto")                      \
     X(join_silently, "the engine is not woken when dispatch has joined a ring")                    \
     X(join_too_early, "a flow joins a ring below batches that the ring has already")               \
     X(keep_left_position, "an evaluation that was left continues there for the next trainer")      \

@@ -90,7 +90,7 @@ static size_t common_folder(const struct rp_adding *adding)
     return common;
 }
 
-/* Files are written next to shards; of objects, below a directory from which they can be copied. */
+/* Files are written next to shards; if these are objects, below a directory, to be copied from. */
 static int check_output(struct rp_adding *adding, struct rp_error *error)
 {
     const char *output = adding->choice->output;

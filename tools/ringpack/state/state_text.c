@@ -3,7 +3,7 @@
  *
  * JSON: the object {"ringpack_state": base64} anywhere in the text, as a trainer saves it within
  * its own state. safetensors: 8 bytes with the length of the description, the description, the
- * arrays. The token is the U8 array of that name, alone or as the last part of a name with dots, or
+ * arrays. The token is the U8 array of that name, or of a name with dots that ends with it, or
  * base64 in the metadata. */
 #include <errno.h>
 #include <inttypes.h>
