@@ -167,7 +167,7 @@ int rp_stream_open_corpus(struct rp_corpus **corpus_out, const struct rp_config 
 static uint64_t object_bytes_of(const struct rp_corpus *corpus)
 {
     uint64_t bytes = 0;
-    uint32_t count = rp_corpus_first_object(corpus) ? rp_corpus_read_count(corpus) : 0;
+    uint32_t count = rp_corpus_first_object(corpus) ? rp_corpus_data_count(corpus) : 0;
     for (uint32_t i = 0; i < count; i++)
         if (rp_corpus_shard(corpus, i)->url)
             bytes += rp_align_up(rp_corpus_shard(corpus, i)->bytes, RP_BLOCK_BYTES);

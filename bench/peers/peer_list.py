@@ -68,6 +68,6 @@ PEERS = {
 
 # Peers that could not be measured at all, and why.
 ABSENT = {
-    "fairseq2": (AROUND, "fairseq2 0.8.1 needs fairseq2n 0.8.1, whose only wheel for Linux refuses "
-                 "every PyTorch but 2.9.1 with CUDA 12.8 (several GB)"),
+    "fairseq2": (AROUND, "fairseq2 0.8.1: its only fairseq2n on Linux, 0.8.1, refuses "
+                 "PyTorch but 2.9.1 with CUDA 12.8 (several GB)"),
 }

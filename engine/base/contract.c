@@ -275,7 +275,7 @@ static void write_hint(char *hint, size_t bytes, const struct difference *differ
 
     if (moment == RP_AT_ATTACH)
         snprintf(hint, bytes,
-                 "nothing was changed; the engine of this run serves another stream than this "
+                 "the run is unchanged; the engine of this run serves another stream than this "
                  "trainer describes: describe it as the trainer does that started the engine, or "
                  "give this one a run of its own (run)");
     else if (moment == RP_ON_NODES)
@@ -284,14 +284,14 @@ static void write_hint(char *hint, size_t bytes, const struct difference *differ
                  "value in a job",
                  difference->name);
     else if (moment == RP_AT_REATTACH)
-        snprintf(hint, bytes, "the trainer keeps what it has; %s; %s", setting, may);
+        snprintf(hint, bytes, "the trainer keeps its batches; %s; %s", setting, may);
     else if (kind == KIND_KEY)
         snprintf(hint, bytes,
-                 "nothing was changed; %s to continue this stream, or start a new one without "
+                 "the run is unchanged; %s to continue this stream, or start a new one without "
                  "the state, in a checkpoint_dir of its own; %s",
                  setting, may);
     else
-        snprintf(hint, bytes, "nothing was changed; %s; %s", setting, may);
+        snprintf(hint, bytes, "the run is unchanged; %s; %s", setting, may);
 }
 
 /* The differences that are not allowed: the first of the message, and as many others as it has room

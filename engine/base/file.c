@@ -29,7 +29,7 @@ int(rp_file_fail)(struct rp_error *error, const char *path, const char *verb)
     int code = -errno;
     const char *hint = NULL;
     if (code == -ENOSPC || code == -EDQUOT)
-        hint = "make room (`df -h`, `df -i`), or write to another file system; nothing was "
+        hint = "make room (`df -h`, `df -i`), or write to another file system; no file was "
                "replaced";
     else if (code == -EACCES || code == -EPERM)
         hint = "check the permissions of the file and of every directory above it";

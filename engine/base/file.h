@@ -33,7 +33,7 @@ RP_MUST_CHECK int rp_file_read_at(int fd, const char *path, void *buffer, size_t
 bool rp_file_begins(const char *path, const void *magic, size_t bytes);
 
 /** The first room - 1 bytes of a file of /proc or /sys, or of a regular file, and a NUL. Returns
- * their number; 0 if there are none or it cannot be read. */
+ * their number; 0 if the file is empty or cannot be read. */
 size_t rp_file_head(const char *path, char *text, size_t room);
 
 /** Write all of `buffer` at the file's position. */

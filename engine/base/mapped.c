@@ -152,12 +152,12 @@ static int fail_lost(const struct rp_mapped_file *mapping, struct rp_error *erro
     uint64_t found;
     if (is_cut(mapping, &found))
         return rp_fail(error, -RP_E_CHANGED,
-                       "what was delivered and saved is valid; restore the file, and start again",
+                       "delivered and saved rows are valid; restore the file, and start again",
                        "%s: was truncated while it was in use: bytes: expected %" PRIu64
                        ", found %" PRIu64,
                        mapping->path, mapping->bytes, found);
     return rp_fail(error, -RP_E_CHANGED,
-                   "what was delivered and saved is valid; check the disk (dmesg), and start again",
+                   "delivered and saved rows are valid; check the disk (dmesg), and start again",
                    "%s: a page of it cannot be read any more%s", mapping->path,
                    found == UINT64_MAX ? ", and there is no file of that name now"
                                        : ", though the file is as long as before");

@@ -43,7 +43,7 @@ static int add_name(struct rp_new_file *new_file, int dir, struct rp_error *erro
         if (code != -EEXIST && code != -EINTR)
             return code;
     }
-    return rp_fail(error, -EEXIST, "remove the old *.tmp.* files beside it",
+    return rp_fail(error, -EEXIST, "remove the old *.tmp.* files next to it",
                    "%s: 1000 temporary files are already there", new_file->path);
 }
 

@@ -20,8 +20,8 @@ int rp_stop_check(struct rp_error *error)
 {
     return rp_stop_is_wanted()
                ? rp_fail(error, -RP_E_STOPPED,
-                         "run the command again: what was finished is kept, and nothing is there "
-                         "in half",
+                         "run the command again: finished parts are kept, and no output is half "
+                         "written",
                          "interrupted")
                : 0;
 }

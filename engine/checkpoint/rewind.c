@@ -49,8 +49,8 @@ static int fail_no_target(const struct rp_locked_dir *locked, uint64_t sequence,
 {
     struct rp_set_aside *list;
     size_t count;
-    char hint[sizeof error->hint] = "`ringpack checkpoint list` shows what is there; nothing was "
-                                    "changed";
+    char hint[sizeof error->hint] = "`ringpack checkpoint list` shows the checkpoints; the run is "
+                                    "unchanged";
     struct rp_name name;
     rp_name_make(&name, rp_min_u64(sequence, RP_SEQUENCE_MAX), RP_NAME_CURRENT);
     int code = rp_set_aside_list(locked->dir, locked->path, &list, &count, NULL);
@@ -94,7 +94,7 @@ static int leave_marker(struct rp_locked_dir *locked, const struct rewound *rewo
         (void)storage->close(storage, fd);
     if (code == 0 || code == -EEXIST) /* left by the same command, which was interrupted */
         code = storage->sync_dir(storage, locked->dir);
-    return code < 0 ? rp_fail(error, code, "nothing was changed; make the directory writable",
+    return code < 0 ? rp_fail(error, code, "the run is unchanged; make the directory writable",
                               "%s/%s: cannot leave this mark for the copies: %s", locked->path,
                               name, rp_strerror(code))
                     : 0;
@@ -194,7 +194,7 @@ static int rename_copy(const struct rp_locked_dir *copies, const struct rp_name 
         (void)storage->unlink(storage, copies->dir, rewound.text);
         code = storage->rename(storage, copies->dir, name->text, rewound.text);
     }
-    return code < 0 ? rp_fail(error, code, "no file is lost; mend what it says and start again",
+    return code < 0 ? rp_fail(error, code, "no file is lost; remove the cause and start again",
                               "%s/%s: cannot rename this copy of a checkpoint that was rewound: %s",
                               copies->path, name->text, rp_strerror(code))
                     : 0;

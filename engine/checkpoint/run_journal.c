@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See run_journal.h. */
 #include "checkpoint/run_journal.h"
 
 #include <errno.h>

@@ -47,7 +47,7 @@ static int make_directory(const struct rp_locked_dir *locked, char name[RP_SET_A
                  utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, n);
         code = mkdirat(locked->dir, name, 0700) < 0 ? -errno : 0;
     }
-    return code < 0 ? rp_fail(error, code, "nothing was changed; make the directory writable",
+    return code < 0 ? rp_fail(error, code, "the run is unchanged; make the directory writable",
                               "%s/%s: cannot create the directory: %s", locked->path, name,
                               rp_strerror(code))
                     : 0;

@@ -222,7 +222,7 @@ static int await_welcome(const struct rp_client *client, int fd, uint64_t deadli
     if (is_first)
         return rp_fail(error, code,
                        "if its log says that it plans to the row of this trainer, raise the "
-                       "connect timeout; else look there for what holds it up",
+                       "connect timeout; else the log names the cause of the delay",
                        "run `%s`: its engine did not place this trainer within %.3g s", client->run,
                        seconds);
     /* treated as an engine that is not there: the caller may try again */

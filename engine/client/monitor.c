@@ -132,7 +132,7 @@ static struct found check(const struct rp_client *client, const struct rp_geomet
 static int fail(const struct found *found, struct rp_error *error)
 {
     static const char hint[] =
-        "nothing of this batch was delivered; load the last saved state and restart the engine "
+        "no part of this batch was delivered; load the last saved state and restart the engine "
         "with it; `ringpack audit` compares the states";
     if (found->finding == FOREIGN)
         return rp_fail(error, -RP_E_PROTOCOL, hint,

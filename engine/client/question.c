@@ -77,7 +77,7 @@ static int fail_silent(int fd, const char *run, struct rp_error *error)
     pid_t pid = rp_peer_of(fd).pid;
     return rp_fail(error, -RP_E_TIMEOUT,
                    "`ringpack ps` says when it answers again; `kill -CONT PID` continues a process "
-                   "that is stopped; its log says what it is doing",
+                   "that is stopped; its log has its last action",
                    "run `%s`: its engine is silent: no answer within %u s; process %d %s", run,
                    RP_QUESTION_PATIENCE_MS / 1000, (int)pid, state_of(pid));
 }
@@ -131,7 +131,7 @@ int rp_run_locate(const char *run_dir, const char *run, const struct rp_provenan
 {
     *text_out = NULL;
     if (count > RP_MESSAGE_BYTES_MAX / 2 / sizeof *documents)
-        return rp_fail(error, -RP_E_USAGE, "ask for fewer documents at once",
+        return rp_fail(error, -RP_E_USAGE, "request fewer documents at once",
                        "%zu documents do not fit in a message", count);
     return ask(run_dir, run, RP_REQUEST_LOCATE, documents, count * sizeof *documents, text_out,
                error);

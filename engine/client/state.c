@@ -23,7 +23,7 @@ enum {
 
 #define DAMAGED(error, ...)                                                                        \
     rp_fail(error, -RP_E_CORRUPT,                                                                  \
-            "nothing was changed; take another state token or an older checkpoint",                \
+            "the run is unchanged; take another state token or an older checkpoint",               \
             "state token" __VA_ARGS__)
 
 /* ---- tokens ---------------------------------------------------------------------------------- */

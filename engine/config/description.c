@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* description — see description.h. */
 #include "config/description.h"
 
 #include <errno.h>

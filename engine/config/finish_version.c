@@ -62,13 +62,14 @@ static int fail_later(const struct rp_config *config, struct rp_key_place place,
                       const char *what, struct rp_error *error)
 {
     if (config->version_from == RP_VERSION_KEPT)
-        return rp_key_fail(place, key,
-                           "leave it out, and the run goes on; to use it, begin a new stream in a "
-                           "checkpoint_dir of its own",
-                           error,
-                           "%s is of stream version 2, and the run that is resumed here is of "
-                           "version 1",
-                           what);
+        return rp_key_fail(
+            place, key,
+            "leave it out, and the run continues; to use it, begin a new stream in a "
+            "checkpoint_dir of its own",
+            error,
+            "%s is of stream version 2, and the run that is resumed here is of "
+            "version 1",
+            what);
     return rp_key_fail(place, key, HINT_2, error,
                        "%s is of stream version 2, and this stream is of version 1", what);
 }

@@ -61,7 +61,7 @@ enum rp_key_kind {
 #define RP_CONFIG_KEYS(X)                                                                          \
     X(run, run, TEXT, NULL, "default", 0, 0, "name by which trainers find the engine")             \
     X(sources, sources, SOURCES, NULL, "(required)", 0, 0,                                         \
-      "where the tokens are: paths, or a mapping of name, weight, shards, format, ...")            \
+      "places of the tokens: paths, or a mapping of name, weight, shards, format, ...")            \
     X(removed, removed, WEIGHTS, NULL, "(none)", 0, 0,                                             \
       "sources of earlier starts, with the weight that they had in `sources`")                     \
     X(streams, streams, STREAMS, NULL, "(the config is of one)", 0, 0,                             \
@@ -84,9 +84,9 @@ enum rp_key_kind {
     X(window, window, COUNT, NULL, "64", 1, 4096,                                                  \
       "documents to choose from (lookahead), or open rows (best_fit)")                             \
     X(fill, fill, CHOICE, "pad|split", "pad", 0, 0,                                                \
-      "what closes the last gap of a row: padding, or a document cut to fit")                      \
+      "fill of the last gap of a row: padding, or a document cut to fit")                          \
     X(long_doc, long_doc, CHOICE, "split|truncate|drop", "split", 0, 0,                            \
-      "what becomes of documents longer than a row")                                               \
+      "treatment of documents longer than a row")                                                  \
     X(max_docs_per_row, max_docs_per_row, COUNT, NULL, "(from the lengths of the documents)", 1,   \
       1u << 24, "most fragments in a row")                                                         \
     X(align, align, COUNT, NULL, "1", 1, 4096,                                                     \
@@ -114,7 +114,7 @@ enum rp_key_kind {
     X(num_epochs, num_epochs, EPOCHS, NULL, "1", 0, UINT32_MAX,                                    \
       "times that every source is read; 0 or endless: without end")                                \
     X(vocab_size, vocab_size, COUNT, NULL, "(not declared)", 0, 1ull << 32,                        \
-      "token ids must lie below it")                                                               \
+      "token ids must be below it")                                                                \
     X(batch_size, batch_size, COUNT, NULL, "(required)", 1, 1u << 20,                              \
       "rows of a rank's micro-batch")                                                              \
     X(dp_world_size, dp_world_size, COUNT, NULL, "1", 1, 1u << 20, "ranks that share the stream")  \
@@ -161,14 +161,14 @@ enum rp_key_kind {
     X(o_direct, o_direct, CHOICE, "auto|on|off", "auto", 0, 0,                                     \
       "read past the page cache (O_DIRECT)")                                                       \
     X(verify_blocks, verify_blocks, CHOICE, "auto|on|off", "auto", 0, 0,                           \
-      "compare what is read with the hashes of the sidecars; auto = where there are any")          \
-    X(index, index, PATH, NULL, "(sidecars beside the shards)", 0, 0,                              \
+      "compare all reads with the hashes of the sidecars; auto = if a shard has a sidecar")        \
+    X(index, index, PATH, NULL, "(sidecars next to the shards)", 0, 0,                             \
       "NAME.rpi: one index of all sources, so that a start opens no shard; else a directory of "   \
       "sidecars")                                                                                  \
     X(manifest, manifest, PATH, NULL, "(none)", 0, 0, "older name of `index`, for a file")         \
     X(index_dir, index_dir, PATH, NULL, "(none)", 0, 0, "older name of `index`, for a directory")  \
     X(cache_dir, cache_dir, PATH, NULL, "($XDG_CACHE_HOME/ringpack or ~/.cache/ringpack)", 0, 0,   \
-      "directory of what is fetched from object stores: indexes, sidecars, blocks")                \
+      "directory for files fetched from object stores: indexes, sidecars, blocks")                 \
     X(cache_bytes, cache_bytes, BYTES, NULL, "(none are kept)", 8u << 20, 1ull << 50,              \
       "blocks of objects kept in cache_dir, by all engines that use it")                           \
     X(run_dir, run_dir, PATH, NULL, "($XDG_RUNTIME_DIR/ringpack or /tmp/ringpack-UID)", 0, 0,      \
@@ -182,9 +182,9 @@ enum rp_key_kind {
     X(checkpoint_keep, checkpoint_keep, COUNT, NULL, "3", 2, 1000,                                 \
       "how many of the newest positions keep a checkpoint")                                        \
     X(checkpoint_keep_every, checkpoint_keep_every, COUNT, NULL, "0", 0, UINT64_MAX,               \
-      "history: also keep the oldest checkpoint of every so many steps; 0 = none")                 \
+      "history: also keep the oldest checkpoint of every N steps; 0 = none")                       \
     X(checkpoint_scrub_seconds, checkpoint_scrub_seconds, COUNT, NULL, "21600", 0, 31536000,       \
-      "kept checkpoints and copies are read again once in so many seconds; 0 = never")             \
+      "kept checkpoints and copies are read again once in this number of seconds; 0 = never")      \
     X(checkpoint_contents, checkpoint_contents, BOOL, NULL, "true", 0, 0,                          \
       "also save the prefetched rows, so that a resumed run starts without reading the corpus")    \
     X(checkpoint_mirror_dir, checkpoint_mirror_dir, PATH, NULL, "(no copies)", 0, 0,               \
@@ -194,7 +194,7 @@ enum rp_key_kind {
     X(alert_starved_ms, alert_starved_ms, COUNT, NULL, "0", 0, 86400000,                           \
       "alert when a trainer waits so long for a batch; 0 = never")                                 \
     X(alert_skew_rows, alert_skew_rows, COUNT, NULL, "0", 0, UINT64_MAX,                           \
-      "alert when ranks of this node are so many of their rows apart; 0 = never")                  \
+      "alert when ranks of this node are this number of their rows apart; 0 = never")              \
     X(alert_disk_free, alert_disk_free, BYTES, NULL, "0", 0, UINT64_MAX,                           \
       "alert when less room is left for checkpoints, copies or the cache; 0 = never")              \
     X(log_format, log_format, CHOICE, "text|json|plain", "text", 0, 0,                             \
@@ -220,7 +220,7 @@ enum rp_key_kind {
     X(mask, mask, TEXT, NULL, "auto", 0, 0,                                                        \
       "mask that says which tokens are trained: auto = as indexed, none, or its name")             \
     X(mask_value, mask_value, WORD, "train|ignore", "(as indexed)", 0, 0,                          \
-      "what an entry of the mask that is not 0 means")                                             \
+      "meaning of an entry of the mask that is not 0")                                             \
     X(mask_of, mask_of, WORD, "token|next", "(as indexed)", 0, 0,                                  \
       "whether an entry of the mask is about its own token or the next one")                       \
     X(drop_untrained, drop_untrained, DROPPED, "none|document|fragment", "none", 0, 0,             \
@@ -237,13 +237,13 @@ enum rp_key_kind {
     X(atomic, atomic, BOOL, NULL, "false", 0, 0,                                                   \
       "its documents are never cut (stream_version: 2)")                                           \
     X(too_long, too_long, CHOICE, "drop|truncate|error", "error", 0, 0,                            \
-      "what becomes of an atomic document longer than a row (stream_version: 2)")                  \
+      "treatment of an atomic document longer than a row (stream_version: 2)")                     \
     X(max_epochs, limits.max_epochs, EPOCHS, NULL, "(num_epochs)", 0, UINT32_MAX,                  \
       "times that it may be read; 0 or endless: without end (stream_version: 2)")                  \
     X(max_tokens, limits.max_tokens, COUNT, NULL, "0", 0, INT64_MAX,                               \
       "no document is taken after so many tokens; 0 = no limit (stream_version: 2)")               \
     X(on_exhausted, limits.on_exhausted, CHOICE, "continue|stop|error", "continue", 0, 0,          \
-      "what follows when one of its limits is reached (stream_version: 2)")                        \
+      "action when one of its limits is reached (stream_version: 2)")                              \
     X(documents, documents, TEXT, NULL, "(all)", 0, 0,                                             \
       "the part of its documents that is used: FIRST-END, from 0 and without END, or percent "     \
       "(0-90%, and 90-100% for validation)")
@@ -267,7 +267,7 @@ enum rp_key_kind {
       "how documents become rows")                                                                 \
     X(window, window, COUNT, NULL, "(as before)", 1, 4096,                                         \
       "documents to choose from (lookahead), or open rows (best_fit)")                             \
-    X(fill, fill, CHOICE, "pad|split", "(as before)", 0, 0, "what closes the last gap of a row")   \
+    X(fill, fill, CHOICE, "pad|split", "(as before)", 0, 0, "fill of the last gap of a row")       \
     X(spread, spread, COUNT, NULL, "(as before)", 1, 1024,                                         \
       "documents longer than a row whose rows alternate")                                          \
     X(align, align, COUNT, NULL, "(as before)", 1, 4096,                                           \

@@ -38,7 +38,7 @@ int rp_yaml_text(struct rp_yaml *reader, const yaml_node_t *node, const char *ke
     bool plain = node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
     if (plain && (!**text || !strcmp(*text, "~") || !strcmp(*text, "null")))
         return rp_key_fail(place, key, "give it a value, or leave the key out", reader->error,
-                           "expected a value, found nothing");
+                           "expected a value, found none");
     return 0;
 }
 

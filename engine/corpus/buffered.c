@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* buffered — see buffered.h. */
 #include "corpus/buffered.h"
 
 #include <errno.h>

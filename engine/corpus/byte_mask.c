@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* byte_mask — see byte_mask.h. */
 #include "corpus/byte_mask.h"
 
 #include <errno.h>

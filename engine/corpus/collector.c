@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* collector — see collector.h. */
 #include "corpus/collector.h"
 
 #include <errno.h>

@@ -64,8 +64,8 @@ static int fail_missing(const struct rp_source *source, const char *name, uint32
     return rp_fail(error, -RP_E_CONFIG, hint,
                    "source `%s`: column `%s`: %s has it for other documents, but not for documents "
                    "%" PRIu64 " to %" PRIu64 ", which were added later",
-                   source->name, name, at->index->path, source->first[segment],
-                   source->first[segment + 1] - 1);
+                   source->name, name, at->index->path, source->segment_begins[segment],
+                   source->segment_begins[segment + 1] - 1);
 }
 
 static const struct rp_index_column *column_of(const struct rp_index_segment *segment,
@@ -81,8 +81,8 @@ static int find_segments(struct rp_column *column, struct rp_error *error)
     for (uint32_t g = 0; g < source->segment_count; g++) {
         const struct rp_index_column *of = column_of(source->segments[g], column->name);
         column->segments[g] = of;
-        bool is_used = source->first[g] < source->first[g + 1] &&
-                       source->first[g] < source->before_range + source->documents;
+        bool is_used = source->segment_begins[g] < source->segment_begins[g + 1] &&
+                       source->segment_begins[g] < source->before_range + source->documents;
         if (!of && is_used && missing == source->segment_count)
             missing = g;
         if (of && column->type != RP_INDEX_COLUMN_NONE && column->type != of->type)
@@ -91,7 +91,7 @@ static int find_segments(struct rp_column *column, struct rp_error *error)
                            "source `%s`: column `%s`: expected one type, found %s, and %s from "
                            "document %" PRIu64 " on",
                            source->name, column->name, rp_index_column_type_name(column->type),
-                           rp_index_column_type_name(of->type), source->first[g]);
+                           rp_index_column_type_name(of->type), source->segment_begins[g]);
         if (of)
             column->type = of->type;
         found += of != NULL;
@@ -149,11 +149,11 @@ bool rp_column_root(const struct rp_column *column, uint32_t i, uint64_t *first_
 {
     const struct rp_source *source = column->source;
     for (uint32_t g = 0; g < source->segment_count; g++) {
-        if (source->first[g] == source->first[g + 1] || i-- > 0)
+        if (source->segment_begins[g] == source->segment_begins[g + 1] || i-- > 0)
             continue;
         if (!column->segments[g])
             return false;
-        *first_out = source->first[g];
+        *first_out = source->segment_begins[g];
         *root_out = column->segments[g]->tree.root;
         return true;
     }
@@ -177,7 +177,7 @@ static void find_places(const struct rp_column *column, const uint64_t *document
         uint64_t document = documents[i] + source->before_range;
         uint32_t g = rp_source_segment_number(source, document);
         places[i].column = column->segments[g];
-        places[i].byte = (document - source->first[g]) * width;
+        places[i].byte = (document - source->segment_begins[g]) * width;
         __builtin_prefetch(places[i].column->tree.data + places[i].byte);
         rp_source_mark_used(source, source->segments[g]);
     }

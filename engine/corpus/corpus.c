@@ -83,7 +83,7 @@ const struct rp_source *rp_corpus_source(const struct rp_corpus *corpus, uint32_
     return &corpus->sources[source];
 }
 
-uint32_t rp_corpus_read_count(const struct rp_corpus *corpus)
+uint32_t rp_corpus_data_count(const struct rp_corpus *corpus)
 {
     return corpus->shard_count * (1 + corpus->sides.count);
 }
@@ -91,7 +91,7 @@ uint32_t rp_corpus_read_count(const struct rp_corpus *corpus)
 const struct rp_shard *rp_corpus_shard(const struct rp_corpus *corpus, uint32_t shard)
 {
     if (corpus->sides.count && shard >= corpus->shard_count) {
-        RP_ASSERT(shard < rp_corpus_read_count(corpus));
+        RP_ASSERT(shard < rp_corpus_data_count(corpus));
         return &corpus->sides.files[shard - corpus->shard_count].shard;
     }
     RP_ASSERT(shard < corpus->shard_count);
@@ -126,7 +126,7 @@ uint64_t rp_corpus_file_bytes(const struct rp_corpus *corpus)
     return bytes;
 }
 
-uint32_t rp_corpus_file_count(const struct rp_corpus *corpus)
+uint32_t rp_corpus_local_count(const struct rp_corpus *corpus)
 {
     uint32_t count = 0;
     for (uint32_t s = 0; s < corpus->source_count; s++)
@@ -179,12 +179,12 @@ void rp_corpus_fingerprint_text(const struct rp_corpus *corpus, char *text, size
 
 uint32_t rp_source_segment_number(const struct rp_source *source, uint64_t document)
 {
-    RP_DASSERT(document < source->first[source->segment_count]);
+    RP_DASSERT(document < source->segment_begins[source->segment_count]);
     uint64_t b = document >> source->bucket_shift;
     uint32_t low = source->bucket[b], high = source->bucket[b + 1];
     while (low < high) {
         uint32_t middle = low + (high - low + 1) / 2;
-        if (source->first[middle] <= document)
+        if (source->segment_begins[middle] <= document)
             low = middle;
         else
             high = middle - 1;

@@ -280,8 +280,9 @@ struct rp_shard {
     const struct rp_index_segment *segment;  /* has its documents */
 };
 uint32_t rp_corpus_shard_count(const struct rp_corpus *corpus);
-/** The shards, and the files of side columns, whose numbers follow the shards' (sides.h). */
-uint32_t rp_corpus_read_count(const struct rp_corpus *corpus);
+/** Number of data files: the shards, and the files of side columns, whose numbers follow the
+ * shards' (sides.h). */
+uint32_t rp_corpus_data_count(const struct rp_corpus *corpus);
 const struct rp_shard *rp_corpus_shard(const struct rp_corpus *corpus, uint32_t shard);
 /** The key of a shard's object, without secrets (rp_url_id); "" for a file. The caller frees it;
  * NULL when out of memory. */
@@ -289,9 +290,10 @@ char *rp_corpus_object_id(const struct rp_shard *shard);
 
 /** The path of the corpus index; NULL if shards were opened without one. */
 const char *rp_corpus_index_path(const struct rp_corpus *corpus);
-/** The bytes and the number of files on disks: token files and files of side columns. */
+/** The bytes and the number of local files, which are no objects: token files and files of side
+ * columns. */
 uint64_t rp_corpus_file_bytes(const struct rp_corpus *corpus);
-uint32_t rp_corpus_file_count(const struct rp_corpus *corpus);
+uint32_t rp_corpus_local_count(const struct rp_corpus *corpus);
 uint32_t rp_corpus_widest(const struct rp_corpus *corpus); /* bytes of the widest token */
 /** The first shard that is an object in a store; NULL: none. */
 const struct rp_shard *rp_corpus_first_object(const struct rp_corpus *corpus);

@@ -91,7 +91,7 @@ static int open_shards(struct rp_corpus *corpus, uint32_t s, const struct rp_cor
         if (code < 0)
             return code;
         if (opened->found.data_missing)
-            rp_log(RP_LOG_WARNING, "%s: cannot be opened; going on with what its sidecar knows",
+            rp_log(RP_LOG_WARNING, "%s: cannot be opened; continuing with its sidecar",
                    opened->shard.path);
     }
     return 0;
@@ -173,8 +173,8 @@ static int open_index(struct rp_corpus *corpus, const struct rp_corpus_spec *spe
     const struct rp_index *index = corpus->index;
     if (index->source_count != spec->source_count)
         return rp_fail(error, -RP_E_MISMATCH,
-                       "run `ringpack index -c CONFIG`, which makes the index what the "
-                       "configuration says",
+                       "run `ringpack index -c CONFIG`, which builds the index of this "
+                       "configuration",
                        "%s: sources: the index was made with %" PRIu32
                        ", the configuration has %" PRIu32,
                        index->path, index->source_count, spec->source_count);
@@ -190,22 +190,22 @@ static int make_buckets(struct rp_corpus *corpus, struct rp_source *source, stru
 {
     uint64_t wanted = (uint64_t)BUCKETS_PER_SEGMENT * source->segment_count;
     source->segments = corpus->segments + source->first_segment;
-    source->first = rp_calloc(source->segment_count + 1u, sizeof *source->first);
+    source->segment_begins = rp_calloc(source->segment_count + 1u, sizeof *source->segment_begins);
     while (source->documents >> source->bucket_shift > wanted)
         source->bucket_shift++;
     uint64_t count = (source->documents >> source->bucket_shift) + 2;
     source->bucket = rp_calloc((size_t)count, sizeof *source->bucket);
-    if (!source->bucket || !source->first)
+    if (!source->bucket || !source->segment_begins)
         return fail_memory(error);
     for (uint32_t g = 0; g < source->segment_count; g++) {
         source->segments[g]->number = source->first_segment + g;
-        source->first[g] = source->segments[g]->first_document;
+        source->segment_begins[g] = source->segments[g]->first_document;
     }
-    source->first[source->segment_count] = source->documents;
+    source->segment_begins[source->segment_count] = source->documents;
     uint32_t segment = 0;
     for (uint64_t b = 0; b < count; b++) {
         while (segment + 1 < source->segment_count &&
-               source->first[segment + 1] <= b << source->bucket_shift)
+               source->segment_begins[segment + 1] <= b << source->bucket_shift)
             segment++;
         source->bucket[b] = segment;
     }
@@ -233,7 +233,7 @@ static int open_source(struct rp_corpus *corpus, uint32_t s, const struct rp_cor
     if (code == 0)
         code = take_shards(corpus, source, error);
     if (code == 0 && (source->documents == 0 || source->tokens == 0))
-        code = rp_fail(error, -RP_E_EMPTY, "`ringpack inspect` on its shards shows what they hold",
+        code = rp_fail(error, -RP_E_EMPTY, "`ringpack inspect` on its shards shows their contents",
                        "expected documents with tokens, found %" PRIu64 " documents with %" PRIu64
                        " tokens in %" PRIu32 " shards",
                        source->documents, source->tokens, source->shard_count);
@@ -336,7 +336,7 @@ void rp_corpus_close(struct rp_corpus *corpus)
         return;
     for (uint32_t s = 0; s < corpus->source_count; s++) {
         free(corpus->sources[s].name);
-        free(corpus->sources[s].first);
+        free(corpus->sources[s].segment_begins);
         free(corpus->sources[s].bucket);
     }
     rp_sides_close(&corpus->sides);

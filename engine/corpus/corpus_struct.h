@@ -4,9 +4,9 @@
  * range.c and sides.c.
  *
  * Invariants: shards are numbered over the whole corpus, in the order of the sources and of their
- * lists, and so are segments. Document d of a source is in the segment g with first[g] <= d <
- * first[g + 1]. A table with a few entries per segment gives the start of the search, so the usual
- * look-up is one division-free step, without state that threads would have to share. */
+ * lists, and so are segments. Document d of a source is in the segment g with segment_begins[g] <=
+ * d < segment_begins[g + 1]. A table with a few entries per segment gives the start of the search,
+ * so the usual look-up is one division-free step, without state that threads share. */
 #ifndef RP_CORPUS_CORPUS_STRUCT_H
 #define RP_CORPUS_CORPUS_STRUCT_H
 
@@ -20,8 +20,8 @@ struct rp_source {
     const struct rp_corpus *corpus;
     struct rp_index_segment **segments; /* [segment_count] of the corpus */
     uint32_t segment_count, first_segment;
-    uint64_t *first;  /* [segment_count + 1] first document of each segment, then documents */
-    uint32_t *bucket; /* [b] segment of document b << bucket_shift */
+    uint64_t *segment_begins; /* [segment_count + 1] first document of each; then documents */
+    uint32_t *bucket;         /* [b] segment of document b << bucket_shift */
     unsigned bucket_shift;
     uint32_t first_shard, shard_count;
     uint64_t documents, tokens; /* in its range */

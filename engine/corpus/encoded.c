@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* encoded — see encoded.h. */
 #include "corpus/encoded.h"
 
 #include <stdio.h>

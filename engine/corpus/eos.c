@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eos — see eos.h. */
 #include "corpus/eos.h"
 
 #include <inttypes.h>

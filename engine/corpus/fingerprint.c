@@ -46,7 +46,7 @@ static struct words begin_words(const struct rp_identity *identity)
     add_word(&words, identity->token_offset);
     add_word(&words, identity->documents);
     add_word(&words, identity->tokens);
-    add_word(&words, identity->index_bytes);
+    add_word(&words, identity->idx_bytes);
     return words;
 }
 
@@ -62,14 +62,14 @@ struct rp_fingerprint rp_identity_fingerprint(const struct rp_identity *identity
 {
     struct rp_fingerprint fingerprint = {{0, 0}, {0, 0}};
     struct words words = begin_words(identity);
-    add_hash(&words, identity->index_sample);
+    add_hash(&words, identity->idx_sample);
     add_table(&words, identity);
     for (uint32_t i = 0; i < identity->sample_count; i++)
         add_word(&words, identity->sample[i]);
     fingerprint.sampled = hash_words(&words);
     if (identity->full) {
         words = begin_words(identity);
-        add_hash(&words, identity->index_content);
+        add_hash(&words, identity->idx_content);
         add_table(&words, identity);
         add_hash(&words, identity->content);
         fingerprint.full = hash_words(&words);
@@ -158,8 +158,8 @@ static int read_block(struct sampled *file, uint32_t i, uint8_t block[RP_BLOCK_B
 
 /* Reads instead of accesses to the mapping: a page fault and page tables for each distant block
  * take three times as long (5.0 ms against 1.6). */
-int rp_index_sample(int fd, const char *path, uint64_t bytes, struct rp_hash128 *sample,
-                    struct rp_error *error)
+int rp_idx_sample(int fd, const char *path, uint64_t bytes, struct rp_hash128 *sample,
+                  struct rp_error *error)
 {
     RP_ASSERT(bytes > RP_INDEX_HASH_WHOLE_MAX); /* else it is hashed */
     struct sampled file = {fd, path, bytes, INDEX_SAMPLES, .is_cached = true};

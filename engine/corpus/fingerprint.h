@@ -29,15 +29,15 @@ struct rp_identity {
     enum rp_token_type type;
     int64_t eos;
     uint64_t bytes, token_offset, documents, tokens;
-    uint64_t index_bytes;           /* the .idx's; 0 if there is no .idx */
-    struct rp_hash128 index_sample; /* its hash; rp_index_sample if it is large */
+    uint64_t idx_bytes;           /* the .idx's; 0 if there is no .idx */
+    struct rp_hash128 idx_sample; /* its hash; rp_idx_sample if it is large */
     bool has_table;
     struct rp_hash128 table_root;
     enum rp_spans_use spans_use;
     uint64_t sample[RP_SAMPLE_BLOCKS];
     uint32_t sample_count;
     bool full; /* the next two are known: the full fingerprint exists */
-    struct rp_hash128 index_content, content;
+    struct rp_hash128 idx_content, content;
 };
 
 struct rp_fingerprint rp_identity_fingerprint(const struct rp_identity *identity);
@@ -57,8 +57,8 @@ uint32_t rp_sample_count(uint64_t blocks);
 uint64_t rp_sample_block(uint32_t i, uint64_t blocks);
 
 /** Hash the sampled blocks of a large index in a file. */
-RP_MUST_CHECK int rp_index_sample(int fd, const char *path, uint64_t bytes,
-                                  struct rp_hash128 *sample, struct rp_error *error);
+RP_MUST_CHECK int rp_idx_sample(int fd, const char *path, uint64_t bytes, struct rp_hash128 *sample,
+                                struct rp_error *error);
 
 /** Hash the sampled blocks of a token file. */
 RP_MUST_CHECK int rp_sample_read(int fd, const char *path, uint64_t bytes,

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* folder — see folder.h. */
 #include "corpus/folder.h"
 
 #include <dirent.h>
@@ -146,8 +145,8 @@ static int find_indexes(struct rp_folder *folder, struct rp_error *error)
     if (code == 0 && folder->names.count == 0)
         code = rp_fail(error, -RP_E_CONFIG,
                        "name each object, or use the store's s3 or gs URL, which can be listed",
-                       "%s/: expected an index.json or a state.json that names what is there, "
-                       "found neither; servers of http cannot be asked for a list",
+                       "%s/: expected an index.json or a state.json that names the files, found "
+                       "neither; http servers have no lists of objects",
                        folder->path);
     return code;
 }

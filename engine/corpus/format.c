@@ -27,7 +27,7 @@ static const struct {
 } foreign[] = {
     {"TNTIDX\0\0", 8, "a legacy fairseq/Megatron index (TNTIDX)",
      "convert it with Megatron's own tools to MMIDIDX"},
-    {"MMIDIDX\0\0", 9, "a Megatron index (MMIDIDX)", "name it NAME.idx, beside its NAME.bin"},
+    {"MMIDIDX\0\0", 9, "a Megatron index (MMIDIDX)", "name it NAME.idx, next to its NAME.bin"},
     {"\x8a\xd8\x34\x01", 4, "an llm.c evaluation file (magic 20240522)",
      "evaluation files hold no training stream"},
     {"\xff\xff\xff\xff", 4, "the beginning of an Arrow IPC stream, but no schema",
@@ -38,12 +38,12 @@ static const struct {
     {"PAR1", 4, "a Parquet file", CONVERT_HINT},
     {"\x89HDF\r\n\x1a\n", 8, "an HDF5 file", CONVERT_HINT},
     {RP_INDEX_MAGIC, 8, "a ringpack index",
-     "give the token file beside it, the name without " RP_INDEX_SUFFIX
+     "give the token file next to it, the name without " RP_INDEX_SUFFIX
      "; or name the index of a corpus in the config (`index: PATH`)"},
     {"\x89RPM\r\n\x1a\n", 8, "a manifest of an older ringpack",
      "run `ringpack index -c CONFIG`, which makes an index in its place"},
     {"\x89RPX\r\n\x1a\n", 8, "a sidecar of an older ringpack",
-     "run `ringpack index` on the token file beside it, the name without .rpx"},
+     "run `ringpack index` on the token file next to it, the name without .rpx"},
     {"(\xb5/\xfd", 4, "a zstd archive",
      "decompress it first; JSONL and text in it go through `ringpack convert`"},
     {"\x1f\x8b", 2, "a gzip archive",
@@ -87,7 +87,7 @@ static int find_megatron(struct rp_found *found, const char *path, bool declared
     found->index_path = index_path;
     found->format = RP_FORMAT_MEGATRON;
     snprintf(found->why, sizeof found->why, "%s",
-             declared ? "declared as megatron" : "an .idx stands beside the .bin");
+             declared ? "declared as megatron" : "the .bin has an .idx");
     return 0;
 }
 
@@ -186,14 +186,14 @@ static int fail_unknown(const struct rp_found *found, struct rp_error *error)
                            : NULL;
     int code;
     if (index_path && exists(index_path))
-        code = rp_fail(error, -RP_E_FORMAT,
-                       "copy or write the .idx again, or declare what the .bin is: " RAW_OPTIONS,
-                       "%s: expected the Megatron index of %s, found something else", index_path,
-                       path);
-    else
         code = rp_fail(
-            error, -RP_E_FORMAT, "raw tokens must be declared: " RAW_OPTIONS "; text: " TEXT_HINT,
-            "%s: cannot tell what it is: no known magic, no .idx beside it, no sidecar", path);
+            error, -RP_E_FORMAT,
+            "copy or write the .idx again, or declare the format of the .bin: " RAW_OPTIONS,
+            "%s: expected the Megatron index of %s, found something else", index_path, path);
+    else
+        code = rp_fail(error, -RP_E_FORMAT,
+                       "raw tokens must be declared: " RAW_OPTIONS "; text: " TEXT_HINT,
+                       "%s: unknown format: no known magic, no .idx next to it, no sidecar", path);
     free(index_path);
     return code;
 }
@@ -232,14 +232,14 @@ static int find_remote(struct rp_found *found, const struct rp_find_options *opt
         if (!found->index_path)
             return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", remote->name);
         found->format = RP_FORMAT_MEGATRON;
-        snprintf(found->why, sizeof found->why, "an .idx stands beside the .bin in the store");
+        snprintf(found->why, sizeof found->why, "the .bin has an .idx in the store");
     }
     int code = find_remote_sidecar(found, options, error);
     if (code < 0)
         return code;
     take_from_sidecar(found);
     if (found->format == RP_FORMAT_MEGATRON && !found->index_path)
-        return rp_fail(error, -ENOENT, "put the .idx beside it, under the same name",
+        return rp_fail(error, -ENOENT, "put the .idx next to it, under the same name",
                        "%s: a Megatron shard whose .idx is not there", remote->name);
     if (found->sidecar || (found->index_path && remote->identity[0]))
         return 0;
@@ -248,11 +248,11 @@ static int find_remote(struct rp_found *found, const struct rp_find_options *opt
         return rp_encoded_refuse(encoded, remote->name, false, error);
     return rp_fail(error, -RP_E_FORMAT,
                    "run `ringpack index --index-dir DIR` on the URL, and set `index: DIR`; or "
-                   "index the file on a disk, and put its " RP_INDEX_SUFFIX " beside it",
+                   "index the file on a disk, and put its " RP_INDEX_SUFFIX " next to it",
                    "%s: it has no sidecar (" RP_INDEX_SUFFIX ") in the store or the folder of "
                    "`index:`, and %s",
                    remote->name,
-                   found->index_path ? "the server tells no ETag by which a change would be noticed"
+                   found->index_path ? "the server gives no ETag by which a change would be noticed"
                                      : "no Megatron index (.idx) says where its documents are");
 }
 

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mask — see mask.h. */
 #include "corpus/mask.h"
 
 #include <errno.h>

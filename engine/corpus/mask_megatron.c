@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mask_megatron — see mask_megatron.h. */
 #include "corpus/mask_megatron.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* max_token_id — see max_token_id.h. */
 #include "corpus/max_token_id.h"
 
 #include <errno.h>

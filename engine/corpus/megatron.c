@@ -154,7 +154,7 @@ static const char *locate_sequence(const struct rp_megatron *megatron, uint64_t 
         return "a sequence has a negative length";
     uint64_t bytes = (uint64_t)length << shift;
     if (pointer & ((1u << shift) - 1) || !rp_range_inside(pointer, bytes, megatron->token_bytes))
-        return "it lies outside the .bin, or between two tokens";
+        return "it is outside the .bin, or between two tokens";
     *begin = pointer;
     *end = pointer + bytes;
     return NULL;
@@ -166,7 +166,7 @@ static const char *locate_sequences(const struct rp_megatron *megatron, uint64_t
     uint64_t first = rp_load_u64(megatron->first + 8 * document);
     uint64_t last = rp_load_u64(megatron->first + 8 * document + 8);
     if (first > last || last > megatron->sequences)
-        return "its sequences lie outside the index";
+        return "its sequences are outside the index";
     uint64_t document_begin = 0, document_end = 0;
     for (uint64_t s = first; s < last; s++) {
         uint64_t begin, end;
@@ -353,7 +353,7 @@ int rp_megatron_open(struct rp_megatron *megatron, const char *path, const char 
     if (code == 0 && bytes <= RP_INDEX_HASH_WHOLE_MAX)
         megatron->sample = rp_hash128(megatron->map.data, (size_t)bytes);
     else if (code == 0)
-        code = rp_index_sample(fd, path, bytes, &megatron->sample, error);
+        code = rp_idx_sample(fd, path, bytes, &megatron->sample, error);
     close(fd);
     return code;
 }
@@ -375,7 +375,7 @@ int rp_megatron_check_time(const char *token_path, uint64_t mtime_ns, struct rp_
                        "restore the file, and its times with it (`cp -p`, `rsync -t`); or run "
                        "`ringpack index -c CONFIG`, which reads it again: if its documents are "
                        "the same, old runs can be resumed",
-                       "%s: it is not what the corpus index describes: modification time: expected "
+                       "%s: it differs from the corpus index: modification time: expected "
                        "%" PRIu64 ", found %" PRIu64,
                        path, mtime_ns, found.mtime_ns);
     free(path);

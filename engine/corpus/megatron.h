@@ -20,7 +20,7 @@ struct rp_megatron {
     const char *path, *token_path; /* borrowed */
     uint64_t token_bytes;          /* the .bin's */
     struct rp_map map;             /* the .idx */
-    struct rp_hash128 sample;      /* hash of the .idx; of a large one rp_index_sample */
+    struct rp_hash128 sample;      /* hash of the .idx; of a large one rp_idx_sample */
     enum rp_token_type type;
     uint64_t documents, tokens, sequences;
     unsigned width_shift;    /* a token has 1 << width_shift bytes */

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* numpy — see numpy.h. */
 #include "corpus/numpy.h"
 
 #include <inttypes.h>

@@ -11,7 +11,7 @@ struct rp_source_range rp_source_range(const struct rp_source *source)
 {
     return (struct rp_source_range){.first = source->before_range,
                                     .end = source->before_range + source->documents,
-                                    .all = source->first[source->segment_count],
+                                    .all = source->segment_begins[source->segment_count],
                                     .is_open = source->is_open,
                                     .is_percent = source->is_percent};
 }
@@ -49,7 +49,7 @@ static int find_prefix(const struct rp_source *source, uint64_t wanted,
     rp_fingerprint_begin(&list);
     for (uint32_t g = 0; g < source->segment_count && *end < wanted; g++) {
         const struct rp_index_segment *segment = source->segments[g];
-        uint64_t first = source->first[g], own = source->first[g + 1] - first;
+        uint64_t first = source->segment_begins[g], own = source->segment_begins[g + 1] - first;
         if (segment->opened) {
             rp_fingerprint_add(&list, &segment->opened->fingerprint);
         } else if (first + own == wanted && ends_with_documents(segment)) {
@@ -77,7 +77,7 @@ int rp_source_fingerprint_at(const struct rp_source *source, uint64_t documents,
         return code;
     if (!is_there || (range.is_open && found != wanted))
         return rp_fail(error, -RP_E_CHANGED,
-                       "restore its shards: new ones come last, and nothing else may change",
+                       "restore its shards: new ones come last, and no other shard may change",
                        "source `%s`: expected shards that end with document %" PRIu64
                        ", found %" PRIu64 " documents in other shards",
                        source->name, wanted, range.all);

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* range — see range.h. */
 #include "corpus/range.h"
 
 #include <inttypes.h>

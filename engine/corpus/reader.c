@@ -88,7 +88,7 @@ int rp_sink_document(struct rp_sink *sink, uint64_t byte, uint64_t tokens,
     if (!fits)
         return rp_fail(error, -RP_E_CORRUPT, "copy or write the file again",
                        "%s: document %" PRIu64 ": %" PRIu64 " tokens at byte %" PRIu64
-                       " lie outside the file, which has %" PRIu64 " bytes",
+                       " are outside the file, which has %" PRIu64 " bytes",
                        sink->path, sink->documents, tokens, byte, sink->file_bytes);
     if (tokens > UINT32_MAX)
         return rp_fail(error, -RP_E_FORMAT, "is it the right eos, and the right dtype?",

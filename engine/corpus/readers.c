@@ -49,7 +49,7 @@ int rp_readers_check_mask(enum rp_format format, const struct rp_mask_choice *ch
         error, -RP_E_MISMATCH,
         "leave the mask out, and every token is trained; or write the rows with a column "
         "of that name as Parquet, and convert them: `ringpack convert -o PREFIX DIR`",
-        "%s: mask: expected %s, found %s, which has tokens alone", path, choice->name,
+        "%s: mask: expected %s, found %s, which has only tokens", path, choice->name,
         reader->title);
 }
 

@@ -18,7 +18,7 @@
 
 #define HINT                                                                                       \
     "restore it, or run `ringpack index` if the change was meant (the stream is then another "     \
-    "one), and restart; what was delivered is valid"
+    "one), and restart; delivered rows are valid"
 
 static int changed(const char *path, const char *what, uint64_t expected, uint64_t found,
                    struct rp_error *error)

@@ -58,7 +58,7 @@ stale(const struct rp_opened *opened, struct rp_error *error, const char *format
         "if the change is meant, run `ringpack index %s` again: old runs cannot be resumed then;"
         " if not, restore the file",
         RP_HINT_PATH(opened->shard.path));
-    return rp_fail(error, -RP_E_CHANGED, hint, "%s: it is not what its sidecar %s describes: %s",
+    return rp_fail(error, -RP_E_CHANGED, hint, "%s: it differs from its sidecar %s: %s",
                    opened->shard.path, opened->found.sidecar->path, text);
 }
 
@@ -103,12 +103,12 @@ static int check_idx(const struct rp_opened *opened, const struct rp_identity *i
     if (record->documents != identity->documents)
         return stale(opened, error, "documents: expected %" PRIu64 ", found %" PRIu64,
                      record->documents, identity->documents);
-    if (record->idx_bytes != identity->index_bytes)
+    if (record->idx_bytes != identity->idx_bytes)
         return stale(opened, error, "bytes of the index: expected %" PRIu64 ", found %" PRIu64,
-                     record->idx_bytes, identity->index_bytes);
-    if (!rp_hash128_equal(record->idx_sample, identity->index_sample))
+                     record->idx_bytes, identity->idx_bytes);
+    if (!rp_hash128_equal(record->idx_sample, identity->idx_sample))
         return stale(opened, error, "hash of the index: expected %016" PRIx64 ", found %016" PRIx64,
-                     record->idx_sample.low, identity->index_sample.low);
+                     record->idx_sample.low, identity->idx_sample.low);
     return 0;
 }
 
@@ -201,8 +201,8 @@ static int identify(struct rp_opened *opened, int fd, struct rp_error *error)
         .token_offset = opened->layout.token_offset,
         .documents = shard->documents,
         .tokens = shard->tokens,
-        .index_bytes = opened->megatron.map.bytes,
-        .index_sample = opened->megatron.sample,
+        .idx_bytes = opened->megatron.map.bytes,
+        .idx_sample = opened->megatron.sample,
         .has_table = table->shape.has_extents || table->shape.has_spans,
         .sample_count = rp_sample_count(rp_div_up(shard->bytes, RP_BLOCK_BYTES)),
         .spans_use = opened->spans_use,
@@ -213,7 +213,7 @@ static int identify(struct rp_opened *opened, int fd, struct rp_error *error)
     int code = 0;
     if (opened->found.sidecar) {
         identity.full = true;
-        identity.index_content = opened->found.record.idx_content;
+        identity.idx_content = opened->found.record.idx_content;
         identity.content = opened->found.record.content;
         code = check_idx(opened, &identity, error);
     }
@@ -443,7 +443,7 @@ int rp_shard_check(const struct rp_shard *shard, struct rp_stamp *known, int fd,
                        "restore the file, and its times with it (`cp -p`, `rsync -t`); or run "
                        "`ringpack index -c CONFIG`, which reads it again: if its tokens are the "
                        "same, old runs can be resumed",
-                       "%s: it is not what the corpus index describes: %s: expected %" PRIu64
+                       "%s: it differs from the corpus index: %s: expected %" PRIu64
                        ", found %" PRIu64,
                        shard->path, what, expected_value, found_value);
     return rp_fail(error, -RP_E_CHANGED,
@@ -458,7 +458,7 @@ const struct rp_mask_origin *rp_shard_mask(const struct rp_shard *shard)
     RP_ASSERT(shard->kind == RP_SHARD_OPENED);
     const struct rp_opened *opened = (const struct rp_opened *)(const void *)shard;
     RP_STATIC_ASSERT(offsetof(struct rp_opened, shard) == 0,
-                     "a shard is the head of what was opened");
+                     "a shard is the head of struct rp_opened");
     return rp_opened_uses_spans(opened) ? opened->mask : NULL;
 }
 

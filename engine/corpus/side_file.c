@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* side_file — see side_file.h. */
 #include "corpus/side_file.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* side_object — see side_object.h. */
 #include "corpus/side_object.h"
 
 #include <errno.h>

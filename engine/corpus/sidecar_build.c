@@ -224,8 +224,8 @@ static int build_remote(const char *url, const struct rp_sidecar_build_options *
         code = rp_fail(error, -RP_E_USAGE,
                        "name a directory for the sidecar with --index-dir, and in the config with "
                        "`index:`; or index the file on a disk, and copy its " RP_INDEX_SUFFIX
-                       " beside it",
-                       "%s: nothing is written to stores", name);
+                       " next to it",
+                       "%s: ringpack does not write to stores", name);
     if (code == 0)
         code = rp_staged_shard_open(&staged, url, NULL, options->index_dir, options->progress,
                                     error);

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sides — see sides.h. */
 #include "corpus/sides.h"
 
 #include <dirent.h>

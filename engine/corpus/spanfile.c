@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spanfile — see spanfile.h. */
 #include "corpus/spanfile.h"
 
 #include <errno.h>
@@ -109,7 +108,7 @@ static int damaged(const struct rp_spanfile *file, const char *what, uint64_t ex
                    uint64_t found, struct rp_error *error)
 {
     return rp_fail(error, -RP_E_CORRUPT,
-                   "convert again: it is the mask of the tokens beside it; or, to train every "
+                   "convert again: it is the mask of the tokens next to it; or, to train every "
                    "token, remove it",
                    "%s: damaged file of spans: %s: expected %" PRIu64 ", found %" PRIu64,
                    file->path, what, expected, found);

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* staged_shard — see staged_shard.h. */
 #include "corpus/staged_shard.h"
 
 #include <dirent.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* table — see table.h. */
 
 #include "corpus/table.h"
 
@@ -122,7 +121,7 @@ const char *rp_table_locate(const struct rp_table *table, uint64_t document, uin
     if (length == UINT64_MAX || !verify(table, offset_of(table, begin)))
         return DAMAGED;
     if (!rp_range_inside(*begin, length * width, file_bytes))
-        return "it lies outside the file";
+        return "it is outside the file";
     *tokens = length;
     *byte = *begin;
     return NULL;

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenizer_id — see tokenizer_id.h. */
 #include "corpus/tokenizer_id.h"
 
 #include <errno.h>

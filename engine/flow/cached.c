@@ -62,10 +62,10 @@ static bool sample_shard(const struct rp_page_cache *page_cache, const struct rp
 bool rp_cached_is_whole(const struct rp_corpus *corpus, const struct rp_page_cache *page_cache)
 {
     struct sample sample = {0};
-    uint32_t shards = rp_corpus_read_count(corpus), sampled = 0, at = 0;
+    uint32_t shards = rp_corpus_data_count(corpus), sampled = 0, at = 0;
     if (rp_corpus_index_path(corpus) && shards > RP_FILES_AT_START)
         return false;
-    uint32_t files = rp_corpus_file_count(corpus);
+    uint32_t files = rp_corpus_local_count(corpus);
     uint32_t sampled_max = files < CACHED_FILES_MAX ? files : CACHED_FILES_MAX;
     for (uint32_t i = 0; i < shards && sampled < sampled_max; i++) {
         const struct rp_shard *shard = rp_corpus_shard(corpus, i);

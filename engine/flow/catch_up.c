@@ -14,7 +14,7 @@
 
 static uint32_t catch_up_descriptors(const struct rp_flow_options *flow)
 {
-    uint64_t own = 2 * (uint64_t)rp_corpus_read_count(flow->corpus); /* direct and buffered */
+    uint64_t own = 2 * (uint64_t)rp_corpus_data_count(flow->corpus); /* direct and buffered */
     uint64_t all = flow->other_descriptors + own + RP_CATCH_UPS_MAX * CATCH_UP_FILES;
     return rp_descriptors_allow(all) ? CATCH_UP_FILES : RP_DESCRIPTORS_MIN;
 }
@@ -45,7 +45,7 @@ int rp_flow_make_catch_up(struct rp_flow **made, const struct rp_flow *flow, uin
                           struct rp_error *error)
 {
     struct rp_flow_options options = catch_up_options(&flow->options, ring);
-    if (rp_files_hold_all(&flow->files))
+    if (rp_files_are_cached(&flow->files))
         options.o_direct = false; /* the page cache already has these bytes */
     int code = rp_flow_open(made, &options, flow->wake_fd, error);
     if (code >= 0) /* most documents of a block are of other rings */

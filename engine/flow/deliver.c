@@ -202,7 +202,7 @@ static int report_bad_token(const struct rp_deliver *d, const struct rp_ticket *
         t++;
     if (t == stored)
         return rp_fail(error, -RP_E_CHANGED,
-                       "restore the file and restart; what was delivered is valid",
+                       "restore the file and restart; delivered rows are valid",
                        "%s: source %s, document %" PRIu64 ": a token id that is not below %" PRIu64
                        " was read, but is gone: the file changed while it was in use",
                        path, rp_source_name(source), transfer->fragment.document, limit);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* deliver.h — stage 3: packed tickets, in order, become published batches.
+/* deliver.h — last step of the flow: packed tickets, in order, become published batches.
  *
  * One thread at a time delivers, the holder of the turn: the engine's thread as long as it runs;
  * while it is parked, the packer thread that has just packed, so that no batch waits for a wake-up.

@@ -59,7 +59,7 @@ static int check_when_due(struct rp_dispatch *d, struct rp_error *error)
 /* ---- tickets --------------------------------------------------------------------------------- */
 
 /* Give closed tickets to the readers, or straight to the packers if they have no reads. */
-static void publish_closed(struct rp_dispatch *d)
+static void hand_on(struct rp_dispatch *d)
 {
     struct rp_event *planned = &d->arena->words->planned, *ready = &d->arena->words->ready;
     bool reads = false, packs = false;
@@ -81,19 +81,19 @@ static void publish_closed(struct rp_dispatch *d)
 
 /* Hand closed tickets on, if the indexes that they were made from are unchanged since they were
  * opened. */
-static int hand_on(struct rp_dispatch *d, struct rp_error *error)
+static int hand_on_checked(struct rp_dispatch *d, struct rp_error *error)
 {
     if (d->handed_on == d->next_ticket)
         return 0;
     for (uint64_t t = d->handed_on; t < d->next_ticket; t++)
-        rp_reads_expect(&d->reads, rp_arena_ticket(d->arena, t));
+        rp_reads_take_hashes(&d->reads, rp_arena_ticket(d->arena, t));
     uint64_t begin = rp_now_ns();
     int code = rp_corpus_revalidate(d->options->corpus, error);
     if (code < 0)
         return code;
     uint64_t end = rp_now_ns();
     d->hand_on_at_ns = end + rp_min_u64(CHECK_SHARE * (end - begin), CHECK_NS_MAX);
-    publish_closed(d);
+    hand_on(d);
     return 0;
 }
 
@@ -105,7 +105,7 @@ static int wait_for_retired(struct rp_dispatch *d, uint64_t needed, uint64_t wan
     struct rp_arena_words *words = d->arena->words;
     RP_ASSERT(needed <= wanted && needed <= d->next_ticket);
     while (rp_a64_load_acquire(&words->retired) < needed) {
-        int code = hand_on(d, error);
+        int code = hand_on_checked(d, error);
         if (code < 0)
             return code;
         if (rp_revalidation_is_requested(d->revalidation))
@@ -162,7 +162,7 @@ static int open_ticket(struct rp_dispatch *d, struct rp_error *error)
     return 0;
 }
 
-/* The ticket is complete. The next hand_on gives it to its reader or packer. */
+/* The ticket is complete. The next hand_on_checked gives it to its reader or packer. */
 static void close_ticket(struct rp_dispatch *d)
 {
     const struct rp_ticket *ticket = d->ticket;
@@ -251,7 +251,7 @@ static int add_transfer(struct rp_dispatch *d, const struct rp_row_end *row,
 }
 
 /* Prefetch the index entries of a row, which are scattered, so that their cache misses overlap. */
-static void expect_extents(const struct rp_dispatch *d, const struct rp_row *row)
+static void prefetch_extents(const struct rp_dispatch *d, const struct rp_row *row)
 {
     for (uint32_t i = 0; i < row->count; i++) {
         const struct rp_fragment *fragment = &row->fragments[i];
@@ -263,7 +263,7 @@ static void expect_extents(const struct rp_dispatch *d, const struct rp_row *row
 static int add_row(struct rp_dispatch *d, uint32_t ring, uint32_t row_in_batch,
                    const struct rp_row *row, struct rp_error *error)
 {
-    expect_extents(d, row);
+    prefetch_extents(d, row);
     struct rp_row_end end = rp_row_end_of(row, d->options->cost, ring, row_in_batch);
     for (uint32_t i = 0; i < row->count; i++) {
         struct rp_transfer transfer = {.fragment = row->fragments[i],
@@ -366,7 +366,7 @@ static int dispatch_all(struct rp_dispatch *d, struct rp_error *error)
         if (code >= 0)
             code = plan_batch(d, error);
         if (code >= 0 && rp_now_ns() >= d->hand_on_at_ns)
-            code = hand_on(d, error);
+            code = hand_on_checked(d, error);
         if (code >= 0 && rp_startup_yield_is_due())
             sched_yield();
     }
@@ -377,7 +377,7 @@ static int dispatch_all(struct rp_dispatch *d, struct rp_error *error)
     d->ticket->stream_ends = 1;
     rp_plan_stage_text(d->plan, d->ticket->message, sizeof d->ticket->message);
     close_ticket(d);
-    code = hand_on(d, error);
+    code = hand_on_checked(d, error);
     if (code >= 0)
         rp_join_no_more(d->arena, d->batch, d->wake_fd);
     return code;
@@ -390,7 +390,7 @@ static int end_before_failure(struct rp_dispatch *d, int code, struct rp_error *
     struct rp_error changed;
     if (d->ticket)
         close_ticket(d);
-    int checked = hand_on(d, &changed);
+    int checked = hand_on_checked(d, &changed);
     if (checked >= 0)
         return code;
     d->next_ticket = d->handed_on;
@@ -409,7 +409,7 @@ static void plan_stream(struct rp_dispatch *d)
     if (open_ticket(d, NULL) == 0) {
         rp_ticket_fail(d->ticket, code, &error);
         close_ticket(d);
-        publish_closed(d);
+        hand_on(d);
     }
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dispatch.h — stage 0: the plan becomes tickets. One thread; the only one that calls the plan. */
+/* dispatch.h — first step of the flow: the plan becomes tickets. One thread; the only one that
+ * calls the plan. */
 #ifndef RP_FLOW_DISPATCH_H
 #define RP_FLOW_DISPATCH_H
 

@@ -106,7 +106,7 @@ static bool read_again(struct rp_fetcher *f, struct rp_read *read, const struct 
     if (done->result < 0 || read->is_second || !method->can_ask_again ||
         !method->can_ask_again(&f->files->files[read->shard].object))
         return false;
-    rp_log(RP_LOG_WARNING, "%s; the store is asked again", error->message);
+    rp_log(RP_LOG_WARNING, "%s; the request is sent again", error->message);
     read->is_second = 1;
     submit_read(f, read, done->tag);
     return true;

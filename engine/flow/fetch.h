@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fetch.h — stage 1: tickets become bytes. Reader r of R takes the tickets that are r modulo R. */
+/* fetch.h — second step of the flow: tickets become bytes. Reader r of R takes the tickets that are
+ * r modulo R. */
 #ifndef RP_FLOW_FETCH_H
 #define RP_FLOW_FETCH_H
 

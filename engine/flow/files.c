@@ -16,7 +16,7 @@
 int rp_files_open(struct rp_files *files, const struct rp_flow_options *options,
                   struct rp_error *error)
 {
-    uint32_t count = rp_corpus_read_count(options->corpus);
+    uint32_t count = rp_corpus_data_count(options->corpus);
     *files = (struct rp_files){.corpus = options->corpus,
                                .method = options->method,
                                .cache = options->cache,
@@ -51,7 +51,7 @@ static void unmap_file(struct rp_files *files, uint32_t index)
 
 static void unmap_all(struct rp_files *files)
 {
-    for (uint32_t i = 0; i < rp_corpus_read_count(files->corpus); i++)
+    for (uint32_t i = 0; i < rp_corpus_data_count(files->corpus); i++)
         unmap_file(files, i);
 }
 
@@ -73,7 +73,7 @@ void rp_files_close(struct rp_files *files)
     rp_residency_close(&files->residency);
     if (files->has_mappings)
         unmap_all(files);
-    uint32_t count = files->descriptors.list ? 0 : rp_corpus_read_count(files->corpus);
+    uint32_t count = files->descriptors.list ? 0 : rp_corpus_data_count(files->corpus);
     for (uint32_t i = 0; i < count; i++)
         close_object(files, i);
     for (uint32_t at = files->descriptors.newest; at;
@@ -233,7 +233,7 @@ int rp_files_get_open(struct rp_files *files, uint32_t shard, uint64_t retired, 
     return code < 0 ? code : RP_FILES_OPEN;
 }
 
-void rp_files_hold(struct rp_files *files, uint32_t shard, uint64_t ticket)
+void rp_files_pin(struct rp_files *files, uint32_t shard, uint64_t ticket)
 {
     rp_descriptors_use(&files->descriptors, shard, ticket);
 }
@@ -257,7 +257,7 @@ void rp_files_note_taken(struct rp_files *files, uint32_t shard, uint64_t ticket
         return;
     if (!file->checked)
         add(&files->unverified_bytes, bytes);
-    RP_DASSERT(file->is_watched || files->watched_count < rp_corpus_read_count(files->corpus));
+    RP_DASSERT(file->is_watched || files->watched_count < rp_corpus_data_count(files->corpus));
     if (!file->is_watched)
         files->watched[files->watched_count++] = shard;
     file->is_watched = true;
@@ -291,12 +291,12 @@ int rp_files_revalidate(struct rp_files *files, uint64_t retired, struct rp_erro
 
 int rp_files_map(struct rp_files *files, struct rp_error *error)
 {
-    uint32_t count = rp_corpus_read_count(files->corpus);
+    uint32_t count = rp_corpus_data_count(files->corpus);
     if (files->descriptors.open_max < count)
         return rp_fail(error, -RP_E_RESOURCE, "raise the limit of open files (`ulimit -n`)",
                        "the limit of open files leaves %" PRIu32 " for %" PRIu32 " shards",
                        files->descriptors.open_max, count);
-    int code = rp_mapped_check_room(rp_corpus_file_count(files->corpus), error);
+    int code = rp_mapped_check_room(rp_corpus_local_count(files->corpus), error);
     files->has_mappings = true;
     for (uint32_t i = 0; i < count && code >= 0; i++) {
         code = files->files[i].is_open || is_object(files, i) ? 0 : open_file(files, i, error);
@@ -335,25 +335,25 @@ static bool reports_cached_pages(const struct rp_files *files,
 static int check_adapt(const struct rp_files *files, const struct rp_flow_options *options,
                        struct rp_error *why)
 {
-    uint32_t shards = rp_corpus_read_count(files->corpus);
+    uint32_t shards = rp_corpus_data_count(files->corpus);
     if (files->descriptors.list)
         return rp_fail(why, -RP_E_RESOURCE, NULL,
                        "only some of %" PRIu32 " shards are open at a time", shards);
-    uint32_t count = rp_corpus_file_count(files->corpus);
+    uint32_t count = rp_corpus_local_count(files->corpus);
     if (count == 0)
-        return rp_fail(why, -RP_E_RESOURCE, NULL, "the corpus has objects alone");
+        return rp_fail(why, -RP_E_RESOURCE, NULL, "the corpus has only objects");
     if (!rp_descriptors_allow((uint64_t)shards + count + options->other_descriptors))
         return rp_fail(why, -RP_E_RESOURCE, "raise the limit of open files (`ulimit -n`)",
                        "there are not two descriptors for each of %" PRIu32 " token files", count);
     if (options->packer_processes && rp_corpus_index_path(files->corpus) &&
         count > RP_FILES_AT_START)
-        return rp_fail(why, -RP_E_RESOURCE, "leave packer_processes out",
-                       "packer processes use only files mapped before they are forked, and of a "
-                       "corpus that is opened by its index that is nothing");
+        return rp_fail(
+            why, -RP_E_RESOURCE, "leave packer_processes out",
+            "packer processes use only files mapped before they are forked, and a corpus "
+            "that is opened by its index has none");
     int code = rp_mapped_check_room(count, why);
     if (code >= 0 && !reports_cached_pages(files, options))
-        code = rp_fail(why, -RP_E_RESOURCE, NULL,
-                       "the file system does not say what the page cache holds");
+        code = rp_fail(why, -RP_E_RESOURCE, NULL, "the file system does not list the cached pages");
     return code;
 }
 
@@ -362,7 +362,7 @@ static void stop_adapting(struct rp_files *files, const struct rp_flow_options *
 {
     unmap_all(files);
     files->o_direct = options->o_direct;
-    for (uint32_t i = 0; i < rp_corpus_read_count(files->corpus); i++) {
+    for (uint32_t i = 0; i < rp_corpus_data_count(files->corpus); i++) {
         files->files[i].stretches = NULL;
         if (files->files[i].is_open)
             rp_descriptors_remove(&files->descriptors, i);
@@ -375,7 +375,7 @@ static void stop_adapting(struct rp_files *files, const struct rp_flow_options *
 static uint64_t count_stretches(const struct rp_files *files)
 {
     uint64_t count = 0;
-    for (uint32_t i = 0; i < rp_corpus_read_count(files->corpus); i++)
+    for (uint32_t i = 0; i < rp_corpus_data_count(files->corpus); i++)
         if (!is_object(files, i))
             count += rp_div_up(rp_corpus_shard(files->corpus, i)->bytes, RP_STRETCH_BYTES);
     return count;
@@ -386,7 +386,7 @@ bool rp_files_adapt(struct rp_files *files, const struct rp_flow_options *option
 {
     if (check_adapt(files, options, why) < 0)
         return false;
-    uint32_t count = rp_corpus_read_count(files->corpus);
+    uint32_t count = rp_corpus_data_count(files->corpus);
     const struct rp_residency_options residency = {
         .page_cache = options->page_cache,
         .corpus_bytes = rp_corpus_file_bytes(files->corpus),
@@ -427,7 +427,7 @@ void rp_files_read_ahead(const struct rp_files *files, const struct rp_transfer 
 bool rp_files_have_hashes(const struct rp_files *files)
 {
     bool any = files->adapts && files->verify_blocks; /* they are opened later */
-    for (uint32_t i = 0; files->has_mappings && !any && i < rp_corpus_read_count(files->corpus);
+    for (uint32_t i = 0; files->has_mappings && !any && i < rp_corpus_data_count(files->corpus);
          i++)
         any = files->files[i].map && files->files[i].checked;
     return any;

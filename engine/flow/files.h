@@ -88,7 +88,7 @@ enum rp_files_open { RP_FILES_WAIT, RP_FILES_OPEN };
 RP_MUST_CHECK int rp_files_get_open(struct rp_files *files, uint32_t shard, uint64_t retired,
                                     uint64_t *ticket, struct rp_error *error);
 /** Get the file of a shard, which is opened and checked against the corpus if it is not open. OPEN:
- * *file is open until the next call of this function or, after rp_files_hold(ticket), at least
+ * *file is open until the next call of this function or, after rp_files_pin(ticket), at least
  * until that ticket is retired. WAIT: no descriptor is free before the tickets below *ticket are
  * retired. Or a negative code. `retired`: the tickets below it are retired now. */
 RP_MUST_CHECK static inline int rp_files_get(struct rp_files *files, uint32_t shard,
@@ -99,8 +99,8 @@ RP_MUST_CHECK static inline int rp_files_get(struct rp_files *files, uint32_t sh
     return (*file)->is_open ? RP_FILES_OPEN
                             : rp_files_get_open(files, shard, retired, ticket, error);
 }
-/** Hold the file of the shard, which is open, until this ticket is retired. */
-void rp_files_hold(struct rp_files *files, uint32_t shard, uint64_t ticket);
+/** Keep the file of the shard, which is open, open until this ticket is retired. */
+void rp_files_pin(struct rp_files *files, uint32_t shard, uint64_t ticket);
 
 /** Note that a ticket takes this many bytes of the shard, read or mapped. If no hash covers them,
  * the file is revalidated after they have been copied. */
@@ -158,7 +158,7 @@ static inline bool rp_files_are_mapped(const struct rp_files *files)
     return files->are_mapped && !files->has_objects;
 }
 /** Does the page cache hold all files, as far as is known? */
-static inline bool rp_files_hold_all(const struct rp_files *files)
+static inline bool rp_files_are_cached(const struct rp_files *files)
 {
     return files->are_mapped || (files->adapts && rp_residency_holds_all(&files->residency));
 }

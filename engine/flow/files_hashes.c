@@ -73,7 +73,7 @@ static int fail_block(const struct rp_shard *info, uint64_t offset, uint64_t byt
 static int fail_changed(const struct rp_shard *info, uint64_t offset, uint64_t bytes,
                         struct rp_error *error)
 {
-    return rp_fail(error, -RP_E_CHANGED, "restore both and restart; what was delivered is valid",
+    return rp_fail(error, -RP_E_CHANGED, "restore both and restart; delivered rows are valid",
                    "%s: bytes %" PRIu64 " to %" PRIu64 " changed while they were in use, and %s "
                    "with them",
                    info->path, offset, offset + bytes, where_hashes_are(info));

@@ -66,7 +66,8 @@ struct rp_flow_options {
     bool adapts;
     bool may_buffer, may_direct;            /* the reads that an adapting flow may choose */
     const struct rp_page_cache *page_cache; /* NULL: the kernel's */
-    bool verify_blocks;   /* compare bytes read with the sidecar's hashes, if it has any */
+    bool
+        verify_blocks; /* compare bytes read with the sidecar's hashes; without hashes, no effect */
     uint64_t token_limit; /* token ids must be below it */
     int64_t pad_id;
     uint32_t world, rank_first, rank_count;

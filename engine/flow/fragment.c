@@ -16,8 +16,7 @@ static int find_extent(const struct rp_flow_options *options, const struct rp_fr
     if (code < 0 || (end >= fragment->offset && end <= extent->tokens + inserted &&
                      (inserted == 0 || extent->tokens > 0)))
         return code;
-    return rp_fail(error, -RP_E_CHANGED,
-                   "restore the index and restart; what was delivered is valid",
+    return rp_fail(error, -RP_E_CHANGED, "restore the index and restart; delivered rows are valid",
                    "source `%s`, document %" PRIu64 ": its index was changed while it was in use: "
                    "expected at least %" PRIu64 " tokens, found %" PRIu64,
                    rp_source_name(source), fragment->document, end - rp_min_u64(inserted, end - 1),

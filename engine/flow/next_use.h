@@ -25,8 +25,8 @@ RP_MUST_CHECK int rp_next_use_open(struct rp_next_use *next_use, const struct rp
                                    const struct rp_plan *plan, struct rp_error *error);
 void rp_next_use_close(struct rp_next_use *next_use);
 
-/** A flow starts at the plan's position; its block reads, if it has any, determine the lanes that
- * are read. */
+/** A flow starts at the plan's position; its block reads (is_local: NULL without any)
+ * determine the lanes that are read. */
 void rp_next_use_start(struct rp_next_use *next_use, const struct rp_plan *plan,
                        const struct rp_block_reads *block_reads);
 /** Some rows were planned, or a block was read: note where each lane and source is, a few of them

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pack.h — stage 2: bytes become rows. Packer w of P takes the tickets that are w modulo P. */
+/* pack.h — third step of the flow: bytes become rows. Packer w of P takes the tickets that are w
+ * modulo P. */
 #ifndef RP_FLOW_PACK_H
 #define RP_FLOW_PACK_H
 

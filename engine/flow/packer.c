@@ -142,7 +142,7 @@ static int give_up(const struct rp_packer *packer, const siginfo_t *death, struc
         snprintf(how, sizeof how, "by signal %d (%s)", death->si_status,
                  strsignal(death->si_status));
     return rp_fail(error, -EIO,
-                   "what was delivered and saved is valid; `dmesg | tail` says whether it was "
+                   "delivered and saved rows are valid; `dmesg | tail` says whether it was "
                    "killed for memory (then lower prefetch_bytes); packer_processes: false is "
                    "another way",
                    "packer process %u: deaths at the same ticket: expected at most %u, found %u, "

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* prefault.h — the pages of the prefetch ring are made by a thread of their own, once the first
+/* prefault.h — the prefaulter: a thread that makes the pages of the prefetch ring, once the first
  * batch has been delivered.
  *
  * Zeroing 64 MiB takes 4 ms, and 50 to 300 ms in a virtual machine that has given its free memory
  * back to the host. The first batch needs few of these pages, and the kernel zeroes a page at its
- * first touch if the filler has not reached it yet. Filling earlier would delay every thread that
- * maps memory. Readers register the memory with the kernel once all of it is filled.
+ * first touch if the prefaulter has not reached it yet. Prefaulting earlier would delay every
+ * thread that maps memory. Readers register the memory with the kernel once all of it is resident.
  *
- * If filling fails, the engine is woken, and rp_prefault_check returns the error. If no thread can
- * be started, the caller's thread fills the memory. */
+ * If prefaulting fails, the engine is woken, and rp_prefault_check returns the error. If no thread
+ * can be started, the caller's thread prefaults. */
 #ifndef RP_FLOW_PREFAULT_H
 #define RP_FLOW_PREFAULT_H
 

@@ -23,7 +23,7 @@
 
 struct fetching {
     struct rp_io_object object;
-    struct rp_entry *kept; /* NULL: the entry is free */
+    struct rp_entry *cache_entry; /* NULL: this slot is unused */
     const struct rp_shard *shard;
     uint32_t fill; /* its number in the cache */
     uint64_t offset;
@@ -129,10 +129,10 @@ static bool next_runs(struct rp_prefill *prefill)
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
-static struct fetching *unused_entry(struct rp_prefill *prefill)
+static struct fetching *unused_slot(struct rp_prefill *prefill)
 {
     for (uint32_t i = 0; i < RP_CACHE_FILLS_MAX; i++)
-        if (!prefill->fetching[i].kept)
+        if (!prefill->fetching[i].cache_entry)
             return &prefill->fetching[i];
     return NULL;
 }
@@ -156,29 +156,29 @@ static bool next_piece(struct rp_prefill *prefill, uint32_t piece, uint64_t *off
     return true;
 }
 
-static void close_entry(struct rp_prefill *prefill, struct fetching *it)
+static void close_slot(struct rp_prefill *prefill, struct fetching *it)
 {
     prefill->chosen.method->close_object(&it->object);
-    rp_entry_close(it->kept);
+    rp_entry_close(it->cache_entry);
     free(it->buffer);
     *it = (struct fetching){0};
 }
 
 static void begin_fetching(struct rp_prefill *prefill, struct fetching *it)
 {
-    int fill = it->buffer ? rp_entry_fill_begin(it->kept, it->offset, it->bytes) : -1;
+    int fill = it->buffer ? rp_entry_fill_begin(it->cache_entry, it->offset, it->bytes) : -1;
     uint32_t lane = prefill->pair / prefill->blocks.sources;
     uint32_t source = prefill->pair % prefill->blocks.sources;
     if (fill < 0) {
-        close_entry(prefill, it);
+        close_slot(prefill, it);
         return;
     }
     it->fill = (uint32_t)fill;
     /* readers search for fills after they have moved on: either they see this one, or it is late */
     if (rp_forecast_position(prefill->next_use->forecast, lane, source) >=
         prefill->position[prefill->pair]) {
-        rp_entry_fill_end(it->kept, it->fill, NULL);
-        close_entry(prefill, it);
+        rp_entry_fill_end(it->cache_entry, it->fill, NULL);
+        close_slot(prefill, it);
         prefill->runs.run_count = 0;
         prefill->rest.documents = 0;
         return;
@@ -197,7 +197,7 @@ static void begin_fetching(struct rp_prefill *prefill, struct fetching *it)
 /* Fetch the next piece that is not kept. False if no piece is left to fetch. */
 static bool fetch_next(struct rp_prefill *prefill)
 {
-    struct fetching *it = unused_entry(prefill);
+    struct fetching *it = unused_slot(prefill);
     uint32_t number = prefill->runs.shard;
     if (!it)
         return false;
@@ -210,23 +210,23 @@ static bool fetch_next(struct rp_prefill *prefill)
                                       .cache = prefill->cache,
                                       .number = number};
     bool is_kept = shard->url && shard->identity[0];
-    struct rp_entry *kept = is_kept ? rp_entry_open(prefill->cache, number) : NULL;
-    if (!kept || prefill->chosen.method->open_object(&it->object, &place, NULL) < 0) {
+    struct rp_entry *cache_entry = is_kept ? rp_entry_open(prefill->cache, number) : NULL;
+    if (!cache_entry || prefill->chosen.method->open_object(&it->object, &place, NULL) < 0) {
         prefill->runs.run_count = 0; /* a file on a disk, or no memory: the reader sees to it */
-        rp_entry_close(kept);
+        rp_entry_close(cache_entry);
         return true;
     }
-    it->kept = kept;
+    it->cache_entry = cache_entry;
     it->shard = shard;
     while (next_piece(prefill, it->object.read_bytes, &it->offset, &it->bytes)) {
-        struct rp_cache_held held = rp_entry_look(kept, it->offset, it->bytes);
+        struct rp_cache_held held = rp_entry_look(cache_entry, it->offset, it->bytes);
         if (held.head == it->bytes)
             continue;
         it->buffer = malloc(it->bytes);
         begin_fetching(prefill, it);
         return true;
     }
-    close_entry(prefill, it);
+    close_slot(prefill, it);
     return true;
 }
 
@@ -249,8 +249,8 @@ static void take_done(struct rp_prefill *prefill)
     for (unsigned i = 0; i < count; i++) {
         struct fetching *it = &prefill->fetching[done[i].tag];
         bool is_good = done[i].result == 0 && is_right(it);
-        rp_entry_fill_end(it->kept, it->fill, is_good ? it->buffer : NULL);
-        close_entry(prefill, it);
+        rp_entry_fill_end(it->cache_entry, it->fill, is_good ? it->buffer : NULL);
+        close_slot(prefill, it);
         prefill->in_flight--;
         if (!is_good)
             prefill->pause_until_ns = rp_now_ns() + FAILURE_NS;
@@ -300,10 +300,10 @@ static void *prefill_main(void *context)
     rp_io_close(prefill->io);
     for (uint32_t i = 0; i < RP_CACHE_FILLS_MAX; i++) {
         struct fetching *it = &prefill->fetching[i];
-        if (!it->kept)
+        if (!it->cache_entry)
             continue;
-        rp_entry_fill_end(it->kept, it->fill, NULL);
-        close_entry(prefill, it);
+        rp_entry_fill_end(it->cache_entry, it->fill, NULL);
+        close_slot(prefill, it);
     }
     return NULL;
 }

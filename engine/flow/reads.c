@@ -76,7 +76,7 @@ void rp_reads_begin(struct rp_reads *reads, struct rp_ticket *ticket, uint64_t n
     reads->masks.has_region = false;
 }
 
-void rp_reads_expect(const struct rp_reads *reads, struct rp_ticket *ticket)
+void rp_reads_take_hashes(const struct rp_reads *reads, struct rp_ticket *ticket)
 {
     for (uint32_t i = 0; i < ticket->read_count; i++) {
         struct rp_read *read = &ticket->reads[i];

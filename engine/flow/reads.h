@@ -61,7 +61,7 @@ void rp_reads_note(struct rp_reads *reads, const struct rp_plan *plan);
 void rp_reads_begin(struct rp_reads *reads, struct rp_ticket *ticket, uint64_t number);
 
 /** Take the expected hashes of a complete ticket's reads from the sidecars. */
-void rp_reads_expect(const struct rp_reads *reads, struct rp_ticket *ticket);
+void rp_reads_take_hashes(const struct rp_reads *reads, struct rp_ticket *ticket);
 
 enum rp_reads_place { RP_READS_FULL, RP_READS_PLACED };
 /** Set data_offset, loaded_by, mapped_shard, width, id_bits and extra of a transfer of `row`; its

@@ -176,7 +176,7 @@ enum rp_reads_block rp_reads_next_block(struct rp_reads *reads, const struct rp_
     skip_side(reads, &due);
     for (uint32_t i = 0; i < block_read->run_count; i++)
         block_read->runs[i].data_offset += data_offset;
-    rp_files_hold(reads->files, block_read->shard, number);
+    rp_files_pin(reads->files, block_read->shard, number);
     block_read->region = rp_data_ring_youngest(&reads->data_ring);
     rp_block_reads_add(&reads->block_reads, block_read);
     return RP_READS_BLOCK;

@@ -108,7 +108,7 @@ static bool place_alone(struct rp_reads *reads, const struct rp_file *file, enum
     if (file->stretches && reads->block_reads.blocks.documents == 0)
         rp_residency_announce(&reads->files->residency);
     rp_files_count_read(reads->files, shard, range.beyond_end, last - first);
-    rp_files_hold(reads->files, shard, reads->number);
+    rp_files_pin(reads->files, shard, reads->number);
     return true;
 }
 

@@ -144,7 +144,7 @@ static inline bool rp_residency_holds_all(const struct rp_residency *residency)
     return rp_a64_load_relaxed(&residency->cached_bytes) >= watched - watched / RP_MISSING_TO_KEEP;
 }
 
-/** Announce added files, if there are any, so that a calm watcher checks at once. Called by
+/** Announce files added since the last call, so that a calm watcher checks at once. Called by
  * dispatch when it reads a single document, after rp_residency_want; so it costs little without new
  * files. */
 void rp_residency_announce(struct rp_residency *residency);

@@ -37,7 +37,7 @@ static int hold_file(struct rp_reads *reads, uint32_t shard, struct rp_error *er
     if (code != RP_FILES_OPEN)
         return code < 0 ? code : RP_READS_FULL;
     reads->room_at = 0;
-    rp_files_hold(reads->files, shard, reads->number);
+    rp_files_pin(reads->files, shard, reads->number);
     return RP_READS_PLACED;
 }
 

@@ -75,7 +75,7 @@ int rp_io_choose(const char *name, const struct rp_io_method **method_out, char 
     char description[96];
     struct rp_error refusal;
     if (name && !strcmp(name, rp_io_method_pread.name)) {
-        snprintf(why, why_bytes, "pread: as asked for");
+        snprintf(why, why_bytes, "pread: as configured");
         *method_out = &rp_io_method_pread;
         return 0;
     }
@@ -85,7 +85,7 @@ int rp_io_choose(const char *name, const struct rp_io_method **method_out, char 
     int code = try_uring(description, sizeof description, &refusal);
     if (code == 0) {
         snprintf(why, why_bytes, "%s: %s", description,
-                 name ? "as asked for" : "tried, and it works");
+                 name ? "as configured" : "tried, and it works");
         *method_out = &rp_io_method_uring;
         return 0;
     }

@@ -62,7 +62,7 @@ static int follow(struct running *it, int *status, struct rp_error *error)
             continue;
         (void)rp_spawn_kill(it->pid);
         (void)waitpid(it->pid, status, 0);
-        return is_late ? rp_fail(error, -RP_E_TIMEOUT, "run it by hand to see what it waits for",
+        return is_late ? rp_fail(error, -RP_E_TIMEOUT, "run it by hand to see where it waits",
                                  "credentials: %s had not ended after %u s, and was killed",
                                  command->name, command->limit_s)
                        : rp_fail(error, -RP_E_STOPPED, "run the command again", "interrupted");

@@ -198,7 +198,7 @@ int rp_fetch_text(const char *url, uint64_t bytes_max, char **text_out, size_t *
     int code = begin(&f, url, error);
     char *text = NULL;
     if (code == 0 && f->look.total > bytes_max)
-        code = rp_fail(error, -RP_E_FORMAT, "is it what its name says?",
+        code = rp_fail(error, -RP_E_FORMAT, "does its format match its name?",
                        "%s: expected at most %" PRIu64 " bytes, found %" PRIu64,
                        rp_object_name(f->object), bytes_max, f->look.total);
     if (code == 0) {
@@ -241,7 +241,7 @@ int rp_fetch_file(const char *url, const char *path, const char *identity,
         code = rp_fail(error, -RP_E_EMPTY, "write it again", "%s: found an empty object",
                        rp_object_name(f->object));
     if (code == 0 && identity && strcmp(f->look.identity, identity) != 0)
-        code = rp_fail(error, -RP_E_CHANGED, "run the command again when nobody writes to it",
+        code = rp_fail(error, -RP_E_CHANGED, "run the command again when no process writes to it",
                        "%s: changed while it was read: its ETag: expected %s, found %s",
                        rp_object_name(f->object), identity, f->look.identity);
     if (code == 0) {

@@ -25,7 +25,7 @@
  * and some empty pages after many objects were removed. */
 #define PAGES_MAX 100000u
 #define EMPTY_PAGES_MAX 1000u /* in a row */
-#define ASK "ask those who run the server"
+#define ASK "contact the operators of the server"
 
 /* The query for a page of a store, and the elements of its reply. The Hub's reply has no elements:
  * its page is an array of objects with a `type` and a `path`. */
@@ -118,7 +118,7 @@ static int take_next(struct listing *l, char *next, struct rp_error *error)
                        rp_object_name(l->object), EMPTY_PAGES_MAX);
     if (l->page_count == PAGES_MAX)
         return rp_fail(error, -RP_E_USAGE,
-                       "name a narrower pattern; where the list should be short, " ASK,
+                       "name a narrower pattern; if the list should be short, " ASK,
                        "%s: a list of objects: expected at most %u pages, found more",
                        rp_object_name(l->object), PAGES_MAX);
     if (++l->page_count < 2 * l->mark_page)
@@ -216,7 +216,7 @@ static int check_page(const struct page *page, XML_Parser parser, struct rp_erro
         return 0;
     /* A server that does not know the second version of the request names no next page. */
     return rp_fail(error, -RP_E_PROTOCOL, "name each object, or " ASK,
-                   "%s: a list of objects: expected a <%s> of a list that goes on, found none",
+                   "%s: a list of objects: expected a <%s> of a list that continues, found none",
                    name, dialect->next);
 }
 
@@ -439,7 +439,7 @@ int rp_remote_list(const char *pattern,
         return code;
     if (!rp_url_can_list(pattern))
         code = rp_fail(error, -RP_E_CONFIG, "name each object, or use the store's s3 or gs URL",
-                       "%s: servers of http cannot be asked what they have", url.name);
+                       "%s: http servers have no lists of objects", url.name);
     else if (url.store == RP_STORE_HUB ||
              (url.store == RP_STORE_HTTP && !rp_url_is_azure_host(url.host)))
         code = list_hub(&l, &url, error);

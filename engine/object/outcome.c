@@ -45,10 +45,11 @@ static bool judge_proxy(const struct rp_outcome *t, struct rp_error *error)
     bool is_busy = status >= 500 && status != 501 && status != 505;
     name_proxy(t->url, proxy, sizeof proxy);
     (void)rp_fail(error, is_busy ? -RP_E_TIMEOUT : -RP_E_PROTOCOL,
-                  status == 407 ? "put its user and password into https_proxy, or name the "
-                                  "store in no_proxy"
-                                : "ask for the store to be allowed there, or name it in no_proxy; "
-                                  "the store itself was not asked",
+                  status == 407
+                      ? "put its user and password into https_proxy, or name the "
+                        "store in no_proxy"
+                      : "have the store allowed there, or name it in no_proxy; no request "
+                        "has reached the store",
                   "%s: the proxy %s refuses to connect to the store: HTTP status %ld", t->name,
                   proxy, status);
     return is_busy;
@@ -105,7 +106,7 @@ bool rp_outcome_judge(const struct rp_outcome *t, struct rp_error *error)
         return false;
     case CURLE_UNSUPPORTED_PROTOCOL:
     case CURLE_URL_MALFORMAT:
-        (void)rp_fail(error, -RP_E_CONFIG, "check the URL", "%s: it cannot be asked for", t->name);
+        (void)rp_fail(error, -RP_E_CONFIG, "check the URL", "%s: it cannot be requested", t->name);
         return false;
     case CURLE_WRITE_ERROR: /* we ended it: the page or the body is too long */
         (void)rp_fail(error, -RP_E_PROTOCOL, "check the server",

@@ -33,8 +33,8 @@ int rp_remotes_check(const struct rp_remote *remotes, size_t count, struct rp_er
             code = rp_fail(error, -RP_E_CONFIG,
                            "name an object once; if its query names it in a parameter `token` or "
                            "`access_token`, serve it below a path or another parameter",
-                           "%s: two URLs of this name differ only in what gives access, and the "
-                           "server does not tell that they are one object",
+                           "%s: two URLs of this name differ only in their credentials, and the "
+                           "server does not show that they are one object",
                            sorted[i]->name);
     free(sorted);
     return code;

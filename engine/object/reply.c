@@ -14,7 +14,7 @@
 #include "base/text.h"
 
 #define CHANGED_HINT                                                                               \
-    "what was delivered and saved is valid; restore the object and start again, or begin another " \
+    "delivered and saved rows are valid; restore the object and start again, or begin another "    \
     "run if the change was meant"
 
 #define VIRTUAL_HINT "this store wants https://BUCKET.HOST: set AWS_S3_ADDRESSING_STYLE=virtual"
@@ -144,8 +144,7 @@ static enum rp_verdict judge_missing(const struct rp_object_reply *reply,
                       "%s: found an empty object", expected->name);
     else if (expected->identity || expected->total != RP_SIZE_UNKNOWN)
         (void)rp_fail(error, -RP_E_CHANGED, CHANGED_HINT, "%s: %s: %s", expected->name,
-                      reply->status == 404 || reply->status == 410 ? "is gone"
-                                                                   : "is not what it was",
+                      reply->status == 404 || reply->status == 410 ? "is gone" : "has changed",
                       reason);
     else
         (void)rp_fail(error, -ENOENT, "check the bucket, the key and the endpoint",
@@ -238,7 +237,7 @@ static enum rp_verdict judge_refusal(const struct rp_object_reply *reply,
     case 403:
         (void)rp_fail(error, -EACCES, refusal_hint(code),
                       "%s: the store refuses to give it: %s; %s%s", expected->name, reason,
-                      expected->keys_place ? "the keys are those of " : "the request had no keys",
+                      expected->keys_place ? "the keys are from " : "the request had no keys",
                       expected->keys_place ? expected->keys_place : "");
         return RP_REPLY_REFUSED;
     case 404:
@@ -248,7 +247,7 @@ static enum rp_verdict judge_refusal(const struct rp_object_reply *reply,
         return judge_missing(reply, expected, reason, error);
     default:
         if (reply->region[0])
-            snprintf(hint, sizeof hint, "set AWS_REGION=%s, where the bucket is",
+            snprintf(hint, sizeof hint, "set AWS_REGION=%s, the region of the bucket",
                      RP_TEXT_SHELL_WORD(reply->region));
         (void)rp_fail(error, -RP_E_PROTOCOL, hint, "%s: the server refuses the request: %s",
                       expected->name, reason);
@@ -359,14 +358,14 @@ enum rp_verdict rp_reply_judge(const struct rp_object_reply *reply,
     if (expected->total == RP_SIZE_UNKNOWN && reply->total != RP_SIZE_UNKNOWN)
         last = rp_min_u64(last, reply->total - 1); /* the object may be shorter */
     if (reply->first != expected->first || reply->last != last) {
-        (void)rp_fail(error, -RP_E_PROTOCOL, "check the server, and what lies in front of it",
+        (void)rp_fail(error, -RP_E_PROTOCOL, "check the server and its proxies",
                       "%s: wrong range: expected bytes %" PRIu64 " to %" PRIu64 ", found %" PRIu64
                       " to %" PRIu64,
                       expected->name, expected->first, last, reply->first, reply->last);
         return RP_REPLY_WRONG;
     }
     if (expected->total == RP_SIZE_UNKNOWN && reply->total == RP_SIZE_UNKNOWN) {
-        (void)rp_fail(error, -RP_E_PROTOCOL, "check the server, and what lies in front of it",
+        (void)rp_fail(error, -RP_E_PROTOCOL, "check the server and its proxies",
                       "%s: the server does not say how long the object is: expected a number at "
                       "the end of its Content-Range, found *",
                       expected->name);

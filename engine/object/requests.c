@@ -209,7 +209,7 @@ static void pause_or_give_up(struct exchange *x)
         char why[sizeof r->error.message];
         snprintf(why, sizeof why, "%s", r->error.message);
         (void)rp_fail(&r->error, -RP_E_TIMEOUT,
-                      "what was delivered and saved is valid; check the network and the store, and "
+                      "delivered and saved rows are valid; check the network and the store, and "
                       "start again",
                       "%s; given up after %u s", why, p->give_up_s);
         finish(x);

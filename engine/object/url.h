@@ -47,7 +47,7 @@ bool rp_url_is_azure_host(const char *host);
 
 /** Is this the host of the Hugging Face Hub, or of HF_ENDPOINT? */
 bool rp_url_is_hub_host(const char *host);
-/** The path of HF_ENDPOINT, without a slash at its end; "" if it has none. */
+/** The path of HF_ENDPOINT, without a slash at its end; "" without a path. */
 const char *rp_url_hub_base(size_t *bytes);
 /** May the Hub's token be sent to this URL? To a host of the Hub by https; by http only to the host
  * of an HF_ENDPOINT that has the scheme http itself. */

@@ -99,7 +99,7 @@ static int fail_bad_entry(const struct rp_piece_source *piece_source, uint32_t s
                           struct rp_error *error)
 {
     return rp_fail(error, -RP_E_CORRUPT,
-                   "what was delivered so far is valid; repair or rebuild this source's index",
+                   "rows delivered so far are valid; repair or rebuild this source's index",
                    "source %s: the index entry of document %" PRIu64 " is damaged",
                    rp_plan_source_word(&piece_source->sources[s], s).text, document);
 }

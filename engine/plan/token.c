@@ -199,11 +199,11 @@ static int check_version(const struct rp_plan *plan, const void *token, size_t b
         return failed;
     return rp_fail(error, -RP_E_MISMATCH,
                    version == 1
-                       ? "nothing was changed; a run of version 1 stays version 1 to its end: "
+                       ? "the run is unchanged; a run of version 1 stays version 1 to its end: "
                          "start the engine with this state, or with `stream_version: 1`, and "
                          "without keys of version 2. To use those, begin a new stream: `unseen_of` "
                          "takes the documents that this state has not used"
-                       : "nothing was changed; leave `stream_version` out of the config of the "
+                       : "the run is unchanged; leave `stream_version` out of the config of the "
                          "run that saved it, or take a state token of version 1",
                    "stream_version: %" PRIu32 " in the state token, %" PRIu32 " in the config",
                    version, rp_plan_version(plan));

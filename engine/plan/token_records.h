@@ -121,7 +121,8 @@ RP_MUST_CHECK int rp_state_verify(struct rp_state_reader reader,
                                   const struct rp_state_header *header, const struct rp_plan *plan,
                                   struct rp_error *error);
 
-#define RP_TOKEN_DAMAGED_HINT "nothing was changed; take another state token or an older checkpoint"
+#define RP_TOKEN_DAMAGED_HINT                                                                      \
+    "the run is unchanged; take another state token or an older checkpoint"
 #define RP_TOKEN_DAMAGED(error, ...)                                                               \
     rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT, "state token" __VA_ARGS__)
 

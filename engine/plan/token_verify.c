@@ -74,8 +74,8 @@ static int check_reached(const struct check *check, uint32_t source,
     if (asked == 0 || reached <= asked)
         return 0;
     snprintf(hint, sizeof hint,
-             "nothing was changed; set num_epochs to %" PRIu64
-             " or more, or go on from an older state",
+             "the run is unchanged; set num_epochs to %" PRIu64
+             " or more, or continue from an older state",
              reached);
     return rp_fail(check->error, -RP_E_MISMATCH, hint,
                    "num_epochs differs: the state has %" PRIu64 ", this run has %" PRIu64

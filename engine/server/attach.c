@@ -84,7 +84,7 @@ static int check_files(const struct rp_stream *stream, const struct rp_contract 
         (field.value_bytes == strlen(files) && !memcmp(field.value, files, field.value_bytes)))
         return 0;
     return rp_fail(error, -RP_E_MISMATCH,
-                   "nothing was changed; if both have one corpus, expect its whole contract, as "
+                   "the run is unchanged; if both have one corpus, expect its whole contract, as "
                    "`ringpack config contract` prints it",
                    "corpus_files differs: the trainer has %.*s, the engine has %s",
                    (int)field.value_bytes, field.value, files);
@@ -353,7 +353,7 @@ static int check_kind(const struct rp_engine *engine, const struct rp_request *r
          request->contract_bytes == 0))
         return 0;
     return rp_fail(error, -RP_E_USAGE, "a checkpoint needs checkpoint_dir in the engine's config",
-                   "the engine cannot do what was asked (request %u)", request->kind);
+                   "the engine does not know this request (%u)", request->kind);
 }
 
 static void serve_request(struct rp_engine *engine, struct rp_connection *connection,

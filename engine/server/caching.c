@@ -28,7 +28,7 @@ static bool list_objects(const struct rp_corpus *corpus, struct rp_cache_object 
 static int open_cache(struct rp_engine *engine, struct rp_error *error)
 {
     const struct rp_corpus *corpus = engine->stream.corpus;
-    uint32_t count = rp_corpus_read_count(corpus);
+    uint32_t count = rp_corpus_data_count(corpus);
     struct rp_cache_object *objects = rp_calloc(count, sizeof *objects);
     char **ids = rp_calloc(count, sizeof *ids);
     bool is_listed = list_objects(corpus, objects, ids, count);

@@ -88,7 +88,7 @@ void rp_engine_check_socket(struct rp_engine *engine)
                listener->run, listener->path);
     } else if (had_names) { /* said once, tried again every second */
         rp_log(RP_LOG_WARNING,
-               "the socket of run %s was removed, and nobody can attach: %s; trying again",
+               "the socket of run %s was removed, and no trainer can attach: %s; trying again",
                listener->run, error.message);
     }
 }

@@ -44,7 +44,8 @@ static void append(struct rp_engine_journal *journal, json_t *entry)
     struct rp_error error;
     int code = rp_checkpoint_journal_append(journal->directory, entry, &error);
     if (code < 0 && !journal->has_failed)
-        rp_log(RP_LOG_WARNING, "the run journal is not written, and the run goes on without it: %s",
+        rp_log(RP_LOG_WARNING,
+               "the run journal is not written, and the run continues without it: %s",
                error.message);
     journal->has_failed = code < 0;
 }

@@ -70,11 +70,12 @@ static int parse_text(uint64_t *values, uint64_t row, bool is_documents,
         if (source != UINT32_MAX)
             values[source] = strtoull(digits, &end, 10);
         if (!end || end == digits || (*end && *end != ' '))
-            return rp_fail(error, -RP_E_MISMATCH,
-                           "give the config the sources that it had, or begin anew with --fresh",
-                           "the run journal has %s from row %" PRIu64
-                           " on of a source that the config lacks: %.300s",
-                           rp_kept_record_kind(is_documents), row, text);
+            return rp_fail(
+                error, -RP_E_MISMATCH,
+                "give the config the sources that it had, or begin a new run with --fresh",
+                "the run journal has %s from row %" PRIu64
+                " on of a source that the config lacks: %.300s",
+                rp_kept_record_kind(is_documents), row, text);
         text = *end ? end + 1 : end;
     }
     return 0;

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* life.c — the table of life.h. */
 #include "server/life.h"
 
 #include "base/fail.h"
@@ -15,13 +14,15 @@ enum {
     X = RP_LIFE_STATES
 };
 
+/* clang-format off */
 static const uint8_t next_states[RP_LIFE_EVENTS][RP_LIFE_STATES] = {
-    /*                  O  R  F  S  G  D  E */
+    /*                 O  R  F  S  G  D  E */
     [RP_LIFE_SERVE] = {R, X, X, X, X, X, X},
-    [RP_LIFE_FAIL] = {E, F, F, G, G, X, X},
-    [RP_LIFE_STOP] = {X, S, G, S, G, X, X},
-    [RP_LIFE_END] = {X, X, X, D, E, X, X},
+    [RP_LIFE_FAIL]  = {E, F, F, G, G, X, X},
+    [RP_LIFE_STOP]  = {X, S, G, S, G, X, X},
+    [RP_LIFE_END]   = {X, X, X, D, E, X, X},
 };
+/* clang-format on */
 
 enum rp_life_state rp_life_next_state(enum rp_life_state state, enum rp_life_event event)
 {

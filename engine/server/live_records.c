@@ -186,7 +186,7 @@ static int check_run(const struct rp_engine *engine, bool is_documents, struct r
                        "start it with --accept-weights, or Loader(accept_weights=True)",
                        "this engine does not accept other weights");
     if (is_documents && engine->config->grow)
-        return rp_fail(error, -RP_E_USAGE, "start it with `grow: false`; nothing was changed",
+        return rp_fail(error, -RP_E_USAGE, "start it with `grow: false`; the run is unchanged",
                        "with `grow: true` the next start of this run takes all documents of the "
                        "index, at another row");
     if (!engine->saving.journal)
@@ -200,7 +200,7 @@ static int check_run(const struct rp_engine *engine, bool is_documents, struct r
 static int check_engine(const struct rp_engine *engine, struct rp_error *error)
 {
     const struct rp_stream *stream = &engine->stream;
-    static const char *const again = "nothing was changed; give the command again";
+    static const char *const again = "the run is unchanged; give the command again";
     if (!rp_life_is_running(&engine->life))
         return rp_fail(error, -RP_E_BUSY, NULL, "the engine is stopping");
     if (engine->delivery.state == RP_DELIVERY_ENDED)
@@ -237,7 +237,7 @@ static int check_row(const struct rp_engine *engine, const struct command *comma
     char hint[128];
     if (command->record.row >= least && command->record.row > 0)
         return 0;
-    snprintf(hint, sizeof hint, "nothing was changed; name step %" PRIu64 " or a later one",
+    snprintf(hint, sizeof hint, "the run is unchanged; name step %" PRIu64 " or a later one",
              rp_max_u64(first, 1));
     return rp_fail(error, -RP_E_USAGE, hint,
                    "step %" PRIu64 " is begun: rows before row %" PRIu64 " are with the trainers",
@@ -288,7 +288,7 @@ static int append_to(struct rp_plan *plan, const struct command *command, struct
         return rp_fail(error, -RP_E_USAGE,
                        "name all documents up to the end of a shard; `ringpack inspect` of the "
                        "index lists them",
-                       "nothing was changed: %s", found.message);
+                       "the run is unchanged: %s", found.message);
     if (code < 0)
         *error = found;
     return code;
@@ -312,7 +312,7 @@ static int append_record(struct rp_engine *engine, struct rp_plan *plan,
         code = append_to(plan, command, error);
     free(state);
     if (code == 1)
-        return rp_fail(error, -RP_E_USAGE, "nothing was changed: they hold from there on already",
+        return rp_fail(error, -RP_E_USAGE, "the run is unchanged: they hold from there on already",
                        "row %" PRIu64 " has a record with these %s", command->record.row,
                        kind_of(command));
     bool fits = code < 0 ||
@@ -395,7 +395,7 @@ static int need_checkpoint(struct rp_engine *engine, struct rp_error *error)
     if (engine->saving.saver.known_token)
         return 0;
     rp_saving_want(&engine->saving);
-    return rp_fail(error, -RP_E_BUSY, "nothing was changed; give the command again",
+    return rp_fail(error, -RP_E_BUSY, "the run is unchanged; give the command again",
                    "this run has no checkpoint yet, and its first one is being written");
 }
 

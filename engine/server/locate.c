@@ -48,7 +48,7 @@ int rp_engine_locate(const struct rp_stream *stream, const uint8_t *body, uint64
         memcpy(&document, body + at, sizeof document);
         code = write_line(stream, &document, out, error);
         if (code == 0 && ftello(out) > (off_t)TEXT_BYTES_MAX)
-            code = rp_fail(error, -RP_E_USAGE, "ask for fewer documents at once",
+            code = rp_fail(error, -RP_E_USAGE, "request fewer documents at once",
                            "the files of so many documents do not fit in a message");
     }
     if (fclose(out) != 0 && code == 0)

@@ -71,13 +71,13 @@ static int take_token(struct rp_engine *engine, struct attach *attach,
     bool begins = !attach->names_row && !engine->delivery.has_consumed;
     if ((begins && rp_plan_is_stage_end(engine->stream.probe)) ||
         !rp_plan_is_in_run(engine->stream.probe))
-        return rp_fail(error, -RP_E_MISMATCH,
-                       "nothing was changed; stop this engine, and start it with `--state FILE` of "
-                       "this trainer's state",
-                       "row %" PRIu64 " has seq_len %" PRIu32
-                       ", and this engine serves rows of seq_len %" PRIu32,
-                       facts->row, rp_plan_seq_len(engine->stream.probe),
-                       engine->delivery.geometry.seq_len);
+        return rp_fail(
+            error, -RP_E_MISMATCH,
+            "the run is unchanged; stop this engine, and start it with `--state FILE` of "
+            "this trainer's state",
+            "row %" PRIu64 " has seq_len %" PRIu32
+            ", and this engine serves rows of seq_len %" PRIu32,
+            facts->row, rp_plan_seq_len(engine->stream.probe), engine->delivery.geometry.seq_len);
     int follows = rp_plan_next(engine->stream.probe, &next, NULL);
     facts->follows = follows < 0 ? RP_FOLLOWS_DAMAGE : kinds[follows];
     facts->stream = attach->stream = rp_engine_stream_of(engine, attach->token, bytes);

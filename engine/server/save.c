@@ -154,7 +154,7 @@ static int check_positions(const struct rp_delivery *delivery, struct rp_error *
             return rp_fail(error, -RP_E_BUSY,
                            "earlier checkpoints stay valid; a save succeeds once it has attached",
                            "%s has not attached since another trainer attached from a state token "
-                           "or moved the stream, so what it has consumed is unknown",
+                           "or moved the stream, so the rows it has consumed are unknown",
                            rp_seat_name(&delivery->seats[s], name));
     return 0;
 }
@@ -274,7 +274,7 @@ static void fail_end(struct rp_engine_life *life, int code, const struct rp_erro
 static void log_save(const struct rp_saver *saver, bool continues)
 {
     if (saver->code == 0 && saver->already_saved)
-        rp_log_event(RP_EVENT_save_not_needed, "nothing new to save: %s has row %" PRIu64,
+        rp_log_event(RP_EVENT_save_not_needed, "no new rows to save: %s has row %" PRIu64,
                      saver->path, saver->info.next_row);
     else if (saver->code == 0 && saver->left_out)
         rp_log_event(RP_EVENT_saved_without_contents, "saved %s: row %" PRIu64 ", %s", saver->path,
@@ -284,7 +284,7 @@ static void log_save(const struct rp_saver *saver, bool continues)
                      saver->path, saver->info.next_row, saver->info.contents_end_row);
     else
         rp_log_event(RP_EVENT_save_failed, "checkpoint not saved%s: %s",
-                     continues ? ", the stream goes on" : "", saver->error.message);
+                     continues ? ", the stream continues" : "", saver->error.message);
 }
 
 /* The result of the save is known: record it, log it, and answer the peers that requested it. */

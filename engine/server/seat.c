@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* seat.c — the table of seat.h. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -17,15 +16,22 @@ enum {
     X = RP_SEAT_STATES
 };
 
+/* clang-format off */
 static const uint8_t next_states[RP_SEAT_EVENTS][RP_SEAT_STATES] = {
-    /*                          V  A  M  K  U  F  D */
-    [RP_SEAT_ATTACH] = {A, X, X, A, A, A, A},          [RP_SEAT_DETACH] = {X, K, X, X, X, X, X},
-    [RP_SEAT_DETACH_CONSUMED] = {X, F, X, X, X, X, X}, [RP_SEAT_MIGRATE] = {X, M, X, X, X, X, X},
-    [RP_SEAT_MIGRATE_END] = {X, X, K, X, X, X, X},     [RP_SEAT_ROLLBACK] = {V, A, M, U, U, U, U},
-    [RP_SEAT_ROLLBACK_OWN] = {X, A, M, U, U, D, D},    [RP_SEAT_MOVE] = {U, X, X, U, U, U, U},
-    [RP_SEAT_MOVE_OWN] = {X, X, X, U, U, D, D},        [RP_SEAT_SKIP] = {U, X, X, X, U, X, D},
-    [RP_SEAT_REBUILD] = {V, X, M, K, U, F, D},
+    /*                           V  A  M  K  U  F  D */
+    [RP_SEAT_ATTACH]          = {A, X, X, A, A, A, A},
+    [RP_SEAT_DETACH]          = {X, K, X, X, X, X, X},
+    [RP_SEAT_DETACH_CONSUMED] = {X, F, X, X, X, X, X},
+    [RP_SEAT_MIGRATE]         = {X, M, X, X, X, X, X},
+    [RP_SEAT_MIGRATE_END]     = {X, X, K, X, X, X, X},
+    [RP_SEAT_ROLLBACK]        = {V, A, M, U, U, U, U},
+    [RP_SEAT_ROLLBACK_OWN]    = {X, A, M, U, U, D, D},
+    [RP_SEAT_MOVE]            = {U, X, X, U, U, U, U},
+    [RP_SEAT_MOVE_OWN]        = {X, X, X, U, U, D, D},
+    [RP_SEAT_SKIP]            = {U, X, X, X, U, X, D},
+    [RP_SEAT_REBUILD]         = {V, X, M, K, U, F, D},
 };
+/* clang-format on */
 
 enum rp_seat_state rp_seat_next_state(enum rp_seat_state state, enum rp_seat_event event)
 {

@@ -156,7 +156,7 @@ static int open_flow(struct rp_engine *engine, struct rp_error *error)
     if (code >= 0 && c->packer_cpus)
         rp_log(RP_LOG_INFO, "packers: %u, chosen for %u CPU%s %s %u trainer%s", c->packers,
                c->packer_cpus, c->packer_cpus == 1 ? "" : "s",
-               c->cpus ? "of the engine alone, and" : "shared with", engine->delivery.seat_count,
+               c->cpus ? "of the engine only, and" : "shared with", engine->delivery.seat_count,
                engine->delivery.seat_count == 1 ? "" : "s");
     if (code >= 0)
         code = rp_engine_probe_row(engine, engine->stream.start_row, NULL, 0, error);

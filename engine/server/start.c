@@ -63,7 +63,7 @@ static void warn_of_weights(const struct rp_config *config, const struct rp_corp
     if (rp_config_reads_alike(config) && config->num_epochs && percent < WEIGHTS_HOLD_PERCENT)
         rp_log(RP_LOG_WARNING,
                "weights: source `%s` is used up after about %.0f %% of the stream, and the others "
-               "go on without it; `ringpack plan` shows the mixture",
+               "continue without it; `ringpack plan` shows the mixture",
                config->sources[source].name, percent);
 }
 
@@ -98,7 +98,7 @@ static void log_changes(const struct rp_stream *stream, const struct rp_checkpoi
         rp_log_event(RP_EVENT_contract_changed, "changed since the checkpoint: %s",
                      difference.message);
     bool whole = rp_contract_knows_whole(&had) && rp_contract_knows_whole(&stream->contract);
-    rp_log(RP_LOG_INFO, "the corpus is that of the checkpoint, by %s",
+    rp_log(RP_LOG_INFO, "the corpus equals the checkpoint's, by %s",
            whole ? "its full fingerprint"
                  : "its sampled fingerprint: it is not indexed on both sides");
 }
@@ -145,7 +145,7 @@ void rp_engine_forget_contents(struct rp_stream *stream)
 static int fail_required(const struct rp_config *config, const char *what, struct rp_error *error)
 {
     return rp_fail(error, -RP_E_EMPTY,
-                   "mount or bring back what belongs there; a run that is to begin anew is started "
+                   "mount or restore it; to begin a new run, start "
                    "once with `--resume auto`",
                    "resume: required, and %s %s", config->checkpoint_dir, what);
 }
@@ -244,11 +244,12 @@ static void hint_at_preview(const struct rp_stream *stream, const char *file, co
     bool is_file = config && strcmp(config, stream->config->called) == 0; /* not a memfd */
     if (!error || !file || !is_file || rp_plan_resume(stream->plan, token, bytes, true, NULL) < 0)
         return;
-    int length = snprintf(hint, sizeof hint,
-                          "nothing was changed; `ringpack plan -c %s --state %s` shows the mixture "
-                          "of the new weights from there on: take them with --accept-weights, or "
-                          "set the weights back",
-                          RP_TEXT_SHELL(config), RP_TEXT_SHELL(file));
+    int length = snprintf(
+        hint, sizeof hint,
+        "the run is unchanged; `ringpack plan -c %s --state %s` shows the mixture "
+        "of the new weights from there on: take them with --accept-weights, or "
+        "set the weights back",
+        RP_TEXT_SHELL(config), RP_TEXT_SHELL(file));
     if (length >= 0 && (size_t)length < sizeof hint)
         memcpy(error->hint, hint, (size_t)length + 1);
 }

@@ -171,10 +171,10 @@ static int remove_stale_socket(int directory_fd, const char *run, struct rp_erro
     if (fstatat(directory_fd, name, &status, AT_SYMLINK_NOFOLLOW) != 0)
         return errno == ENOENT ? 0 : rp_fail(error, -errno, NULL, "%s: %s", name, strerror(errno));
     if (!S_ISSOCK(status.st_mode))
-        return rp_fail(error, -EEXIST, "find out what it is and remove it",
+        return rp_fail(error, -EEXIST, "identify it and remove it",
                        "run directory: %s is in the way and is no socket", name);
     if (unlinkat(directory_fd, name, 0) != 0 && errno != ENOENT)
-        return rp_fail(error, -errno, NULL, "%s: removing what a killed engine left: %s", name,
+        return rp_fail(error, -errno, NULL, "%s: removing the socket of a killed engine: %s", name,
                        strerror(errno));
     return 0;
 }

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See run_dir.h. */
 #include "shm/run_dir.h"
 
 #include <errno.h>

@@ -33,15 +33,14 @@
 #endif
 
 #define RP_HINT_LESS_MEMORY                                                                        \
-    "nothing was taken; ask for smaller or fewer rings, or give the process more memory "          \
+    "no memory was taken; request smaller or fewer rings, or give the process more memory "        \
     "(`ringpack doctor`)"
 
 static int open_memfd(const char *name, struct rp_error *error)
 {
     int fd = rp_memfd(name);
     if (fd < 0)
-        return rp_fail(error, fd,
-                       "raise the limit of open files (ulimit -n) if that is what it says",
+        return rp_fail(error, fd, "if the limit of open files is reached, raise it (ulimit -n)",
                        "shared memory `%s`: memfd_create: %s", name, strerror(-fd));
     if (fchmod(fd, 0600) != 0) { /* it is born with 0777 */
         int code = -errno;

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See waits.h. */
 #include "shm/waits.h"
 
 #include "base/bits.h"

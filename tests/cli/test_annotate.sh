@@ -130,7 +130,7 @@ says seen unchanged
 # A shard that comes before others makes another order: the index is rewritten, and says so.
 cp m.rpi kept.rpi && cp code.bin web00.bin
 "$ringpack" index -q -c c.yaml >seen 2>&1
-says seen 'written anew'
+says seen 'rewritten'
 says seen 'its columns are gone'
 equals $'\n' "$(columns)"$'\n'
 rm web00.bin && mv kept.rpi m.rpi

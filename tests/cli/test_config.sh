@@ -168,7 +168,7 @@ equals "  - {until: 20 steps}
 equals "{steps: [7, 9-12]}" "$("$ringpack" config show skip -c staged.yaml)"
 equals "8" "$("$ringpack" config show skip -c staged.yaml --skip='{rows: 8}' | tr -cd 0-9)"
 sed 's/row 100/row 104/' staged.yaml >later.yaml
-status 1 "stage 1: may change, where they are not begun|until: row 100|until: row 104" \
+status 1 "stage 1: may change, if they are not begun|until: row 100|until: row 104" \
     "$ringpack" config diff staged.yaml later.yaml
 sed 's/row 100/row 101/' staged.yaml >within.yaml
 refuses "within.yaml:10:11: until: row 101 is within a step of 2 rows; stage 1 may end at row 100" \

@@ -112,12 +112,12 @@ printf '\x01\x00\x2c\x01\x01\x00' >"$work/ids.bin" # 1 300 1
 ids="{path: $work/ids.bin, format: raw, dtype: u16, eos: 1}"
 printf '%s\n' 'seq_len: 8' 'batch_size: 1' "sources: [$ids]" >"$work/ids.yaml"
 expect "an id above the vocabulary" 1 \
-    "^FAIL +vocabulary +source .ids. has token id 300, and ids must lie below 300$" \
+    "^FAIL +vocabulary +source .ids. has token id 300, and ids must be below 300$" \
     doctor -c "$work/ids.yaml" --vocab-size 300
 expect "a vocabulary that has it" 0 "^ok +vocabulary .* 300, below 301$" \
     doctor -c "$work/ids.yaml" --vocab-size 301
 (cd "$work" && "$RINGPACK" index -q -c ids.yaml --index ids.rpi) || failures=$((failures + 1))
-expect "the same of a corpus index" 1 "^FAIL +vocabulary .* 300, and ids must lie below 300$" \
+expect "the same of a corpus index" 1 "^FAIL +vocabulary .* 300, and ids must be below 300$" \
     doctor -c "$work/ids.yaml" --index "$work/ids.rpi" --vocab-size 300
 expect "a config that is not there" 2 "$work/none.yaml" doctor -c "$work/none.yaml"
 

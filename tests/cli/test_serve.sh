@@ -67,7 +67,7 @@ equals 5 "$(packers)"
 stop
 cpu=$("$python" -c 'import os; print(min(os.sched_getaffinity(0)))')
 serve --profile=hf --sections=labels --cpus="$cpu" --replicas=2
-grep -q 'packers: 1, chosen for 1 CPU of the engine alone, and 2 trainers$' serve.log ||
+grep -q 'packers: 1, chosen for 1 CPU of the engine only, and 2 trainers$' serve.log ||
     fail "no line tells of the engine's own CPU: $(cat serve.log)"
 grep -q 'warning: sections: profile hf adds position_ids,cu_seqlens to the list' serve.log ||
     fail "no warning that sections adds to a profile: $(cat serve.log)"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* io_fake — see io_fake.h. */
 #include "io_fake.h"
 
 #include <errno.h>

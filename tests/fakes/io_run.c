@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* io_run — see io_run.h. */
 #include "io_run.h"
 
 #include <fcntl.h>

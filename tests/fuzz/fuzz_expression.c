@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An expression of select or repeat.
  *
- * Refused: the message says where. Accepted: its canonical text is accepted, too, is its own
+ * Refused: the message says where. Accepted: its canonical text is accepted, is its own
  * canonical text, has the same names, and is true for the same documents; and `not ( … )` of it for
  * the others. */
 #include "fuzz.h"

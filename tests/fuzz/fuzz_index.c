@@ -2,9 +2,9 @@
 /* The index of a corpus: u8 (1: the bytes are the file, 0: edits of a good one; 2: hashes made
  * right again), then the bytes. It has two sources, one of them with two segments and a column.
  *
- * Hashes not mended: it is refused, or every answer, and every value of the column, is that of the
- * good one or an error that names the damage. Mended: what is accepted has each part and each
- * column inside the file, and each document lies inside its token file or is named as damaged. */
+ * Hashes not mended: it is refused, or every answer, and every value of the column, equals the
+ * good one's or is an error that names the damage. Mended: what is accepted has each part and each
+ * column inside the file, and each document is inside its token file or is named as damaged. */
 #include "../fakes/index_image.h"
 #include "corpus/corpus_struct.h"
 #include "corpus/index/build.h"

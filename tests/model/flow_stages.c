@@ -3,7 +3,7 @@
 #include "flow_stages.h"
 
 #include "model.h"
-#include "switch.h" /* of the sources below */
+#include "switch.h" /* the switches in the sources below */
 
 #include "base/clock.h"
 #include "flow/files.h"
@@ -75,7 +75,7 @@ static void end_stage_batch(struct rp_dispatch *d)
     RP_ASSERT(code == 0);
     d->ticket->batch_ends = 1;
     close_ticket(d);
-    publish_closed(d);
+    hand_on(d);
 }
 
 static bool end_stage_stream(struct rp_dispatch *d)
@@ -84,7 +84,7 @@ static bool end_stage_stream(struct rp_dispatch *d)
         return false;
     d->ticket->stream_ends = 1;
     close_ticket(d);
-    publish_closed(d);
+    hand_on(d);
     return true;
 }
 
@@ -119,7 +119,7 @@ void stage_plan(struct rp_arena *arena, struct rp_revalidation *revalidation, in
         if (open_ticket(&d, NULL) < 0)
             return;
         close_ticket(&d);
-        publish_closed(&d);
+        hand_on(&d);
     }
     if (plan_batches(&d, batches, with_reads) && end_stage_stream(&d))
         answer_until_stopped(&d);

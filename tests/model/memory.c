@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory — see memory.h. */
 #include "memory.h"
 
 #include <string.h>

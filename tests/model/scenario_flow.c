@@ -2,7 +2,7 @@
 /* The prefetch ring (flow/ticket.h) from planning to delivery: the batches are those that were
  * planned, in order and whole, each with the state after it, and no thread sleeps for ever; also if
  * a packer process is killed, wherever, and another takes its place. */
-#include "switch.h" /* of flow.c */
+#include "switch.h" /* the switches in flow.c */
 
 #define rp_flow_free forget_flow
 #include "flow/flow.c"

@@ -68,7 +68,7 @@ def lines_that_differ(key, expected, found):
 
 
 def fields_of(token):
-    """What a token says, by name."""
+    """The fields of a token, by name."""
     state, header = token.state, vars(token)
     fields = {name: header[name] for name in "seed g p e chain_a chain_b skips fixed".split()}
     fields |= {name: vars(state)[name] for name in "rows digest pool_row X stopped count".split()}
@@ -101,7 +101,7 @@ def compare_runs(engine, stream):
 
 
 def compare_resumes(engine, rng, stream, expected, plan):
-    """Continue at random rows, also with edits, and from what the edited stream wrote."""
+    """Continue at random rows, also with edits, and from tokens of the edited stream."""
     for edited in (False, True, True):
         g = rng.randrange(len(expected["rows"]))
         token = expected["rows"][g]["token"]
@@ -169,7 +169,7 @@ def check_case(engine, case, plain=False, smaller=True):
     return compare_resumes(engine, rng, stream, expected, plan)
 
 
-# ---- A smaller stream that differs, too ----------------------------------------------------------
+# ---- Reduction to a smaller stream that differs --------------------------------------------------
 
 
 def smaller_ones(stream):

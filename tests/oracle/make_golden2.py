@@ -178,7 +178,7 @@ def content_digest(plan, rows):
 
 
 def run_of(described, token=None, records=(), weights=None):
-    """What a run must give, and its plan."""
+    """The expected results of a run, and its plan."""
     found, plan = oracle_run(described, ROWS, token, records, weights)
     assert "error" not in found, found["error"]
     rows = [row for row in found["rows"] if "g" in row]

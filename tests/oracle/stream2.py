@@ -2,7 +2,7 @@
 """The stream of engine/plan/STREAM2.md, version 2, in the plainest Python. Here: sections 8 and 10,
 rows in the order in which they are delivered.
 
-Written from that page alone, to be compared with it section by section: the same names, lists and
+Written only from that page, to be compared with it section by section: the same names, lists and
 min/max instead of clever structures. It is slow on purpose. The other sections are in
 stream2_source.py (2, 3, 4, 11), stream2_calendar.py (1, 6.1, 9, 14), stream2_planner.py (5, 6.2,
 6.3, 9.2), stream2_packing.py (7), stream2_deal.py (8) and stream2_state.py (10.3, 12, 15).
@@ -52,7 +52,7 @@ class Plan:
         return self.first + len(self.window)
 
     def state_names(self):
-        """Names of sources by number, of all that join in the calendar, too."""
+        """Names of sources by number, with all that join in the calendar."""
         return list(self.calendar.numbers)
 
     def limits_at(self, q):

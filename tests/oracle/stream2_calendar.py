@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The calendar: sections 1.3, 6.1, 9.1, 9.4, 9.5 and 14 of engine/plan/STREAM2.md, written from
-that page alone.
+only that page.
 
-A declared stage is a dict: "from", and those of "weight" {name: decimal}, "ramp", "seq_len",
+A declared stage is a dict: "from", and any of "weight" {name: decimal}, "ramp", "seq_len",
 "align", "packing", "window", "fill", "spread", "max_docs_per_row", "deal" (None, or a dict of those
 of "window step tier bundle order K w h b" that the config gives), "limits" {name: {limit: value}},
 "without" {name: [d]} and "documents" {name: n} that it sets. A record is a dict: "from",
@@ -198,7 +198,7 @@ class Calendar:
         return sorted({entry["from"] for entry in self.declared + self.records})
 
     def weights_set(self, q):
-        """What the stage and the record at q set; the record does where both would."""
+        """Parameters that the stage and the record at q set; if both would, the record does."""
         return self.record_at(q).get("weight") or self.stage_at(q).get("weight") or {}
 
     def joining(self, q):
@@ -212,7 +212,7 @@ class Calendar:
     # ---- 9.4 Records
 
     def make_record(self, record):
-        """What the engine resolves at a row, with what a command or a resume writes there."""
+        """The record at a row: the engine's part, and the additions of a command or a resume."""
         q = record["from"]
         stage = self.stage_at(q)
         set_weights = record.get("weight") or stage.get("weight") or {}
@@ -245,7 +245,7 @@ class Calendar:
             record["max_docs_per_row"] = D
             self.records = [r for r in self.records if r["from"] != q] + [record]
 
-    # ---- What is in force at a row
+    # ---- Parameters in force at a row
 
     def in_force(self, q):
         now = InForce()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Section 14 of engine/plan/STREAM2.md, written from that page alone: the stream contract."""
+"""Section 14 of engine/plan/STREAM2.md, written only from that page: the stream contract."""
 
 import re
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Section 8 of engine/plan/STREAM2.md, written from that page alone: cost of rows, and their order
+"""Section 8 of engine/plan/STREAM2.md, written only from that page: cost of rows, and their order
 in a deal window. `deal` is a dict of "window step tier bundle order K w h b"."""
 
 

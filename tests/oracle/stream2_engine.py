@@ -119,7 +119,7 @@ def stream_json(stream):
 
 
 class Bare(Calendar):
-    """Its sources alone."""
+    """Only its sources."""
 
     def __init__(self, stream):
         super().__init__(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Section 7 of engine/plan/STREAM2.md, written from that page alone: how pieces become rows."""
+"""Section 7 of engine/plan/STREAM2.md, written only from that page: how pieces become rows."""
 
 from stream2_planner import Entry, Feed, OpenRow, cut
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sections 5, 6 and 9.2 of engine/plan/STREAM2.md, written from that page alone: state, pieces, the
+"""Sections 5, 6 and 9.2 of engine/plan/STREAM2.md, written only from that page: state, pieces, the
 choice of a source, the next item, and the actions at a boundary."""
 
 from collections import namedtuple
@@ -74,7 +74,7 @@ class Feed:
         self.nominal = calendar.nominal_shares(self.q)
         self.none_left = False  # next_item() gave none in this row
 
-    # ---- 9.2 What happens at a boundary
+    # ---- 9.2 Actions at a boundary
 
     def boundary(self):
         state, calendar = self.state, self.calendar
@@ -170,7 +170,7 @@ class Feed:
         return cut(piece, tokens)[1]
 
     def trim(self, piece):
-        """What is left of a piece, or None if it is gone."""
+        """The rest of a piece, or None if it is gone."""
         if piece is None:
             return None
         if not self.source(piece).atomic:

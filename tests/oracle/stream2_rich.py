@@ -154,7 +154,7 @@ def rename(rng, stream):
 
 
 def add_faults(rng, stream):
-    """What ends a stream with an error."""
+    """Parameters that end a stream with an error."""
     source = rng.choice(stream["sources"])
     kind = rng.choice(["too_long", "limit", "nothing", "empty", "giant"])
     if kind == "too_long":
@@ -213,7 +213,7 @@ def vary(rng, stream):
 
 
 def let_rows_age(rng, stream):
-    """Of best_fit: so many full pieces that an open row is closed for its age, in 200 rows."""
+    """best_fit: enough full pieces that an open row is closed for its age, in 200 rows."""
     L = stream["stages"][0]["seq_len"]
     stream["stages"][0] |= {"packing": "best_fit", "window": rng.choice([1, 2]), "spread": 2}
     stream["stages"][0]["fill"] = rng.choice(["pad", "split"])
@@ -233,7 +233,7 @@ def let_rows_age(rng, stream):
 
 
 def add_documents(rng, stream):
-    """So many that the default of max_docs_per_row takes a sample."""
+    """Enough that the default of max_docs_per_row takes a sample."""
     L = stream["stages"][0]["seq_len"]
     grow(rng, stream["sources"][0], stream["group"], L, 5000 // stream["group"])
     stream["stages"][0].pop("max_docs_per_row", None)
@@ -249,7 +249,7 @@ def fix_concat(stream):
 
 
 def rich_stream(rng):
-    """One of the streams of stream2_random.py with more of what streams may have."""
+    """One of the streams of stream2_random.py with more features."""
     stream = random_stream(rng, plain=rng.random() < 0.25)
     stream["records"] = []
     if rng.random() < 0.4:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sections 10.3, 12 and 15 of engine/plan/STREAM2.md, written from that page alone: skips, the
+"""Sections 10.3, 12 and 15 of engine/plan/STREAM2.md, written only from that page: skips, the
 state token, resume at any row, digests."""
 
 import struct
@@ -312,7 +312,7 @@ def begin_plan(stream, calendar, token):
 
 
 def check_calendar(token, calendar):
-    """9.5: rows of what is not begun."""
+    """9.5: rows of stages and records that are not begun."""
     for q in calendar.rows():
         if not calendar.is_begun(q, token.g) and q < token.e:
             raise ValueError("row %d is in a window that is begun" % q)

@@ -134,7 +134,7 @@ def test_example_of_deal():
 
 
 def test_size_of_a_token():
-    """12.3: 336 bytes, a source of 120, and what waits."""
+    """12.3: 336 bytes, a source of 120, and waiting pieces."""
     stream = stream_of([[9] * 3], [1], [{"seq_len": 8, "packing": "lookahead", "window": 4}])
     stream["sources"][0]["name"] = "a" * 15
     stream["stages"][0]["weight"] = {"a" * 15: 1}
@@ -207,7 +207,7 @@ def test_sums(case):
 
 
 def test_planned_tokens(case):
-    """The sum of t, where `withheld` without skips is section 9.2 and what was left out."""
+    """The sum of t, where `withheld` without skips is section 9.2 and the rows left out."""
     for token in plan_of({**case, "skip": []})[1]:
         state = Token(token).state
         count = state.count

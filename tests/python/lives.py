@@ -2,12 +2,12 @@
 """Lives of a random stream of version 2 in which everything changes, for test_lives.py (a sample)
 and `tools/campaign lives`: growth, sources that join, weights and documents by command while the
 engine runs, documents that are appended between two starts, other sizes of steps, of batches and of
-the job. Engines are killed at any time, around their commands and while they begin, too; every
+the job. Engines are killed at any time, also around their commands and while they begin; every
 batch, state token and sum is the oracle's.
 
 Stream number N of a seed is always the same; where a kill falls follows the machine's time. Each
 life: an engine with ranks, batches and workers that are drawn begins at the last checkpoint. The
-oracle begins there, too, from its own token, with the records that the run's journal has.
+oracle also begins there, from its own token, with the records that the run's journal has.
 """
 
 import collections
@@ -31,7 +31,7 @@ LAYOUTS = [
 FILES = {"megatron": ".bin", "npy": ".npy", "raw": ".bin"}
 IO = ["pread", "mapped", "auto"] + ["io_uring"] * IO_URING_WORKS
 # A command that comes too late, or at a row that may not change.
-REFUSALS = ["is begun", "here set weights", "ramp", "nothing was changed", "no room for its state"]
+REFUSALS = ["is begun", "here set weights", "ramp", "the run is unchanged", "no room for its state"]
 REFUSALS += ["the stream has ended", "a record with other", "as before, found"]
 
 

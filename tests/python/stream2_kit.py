@@ -86,7 +86,7 @@ class Stream2:
 
     def resume(self, before, row, grow=True):
         """Rows and states before `row` come from `before`, an earlier start of the run; then it
-        goes on with this corpus and calendar."""
+        continues with this corpus and calendar."""
         begun = before.plan.calendar.records
         self.plan = stream2_state.resume(self.stream, before.tokens[row], begun, grow=grow)
         for name in "rows", "tokens", "row_digests", "seq_lens":

@@ -171,7 +171,7 @@ def test_an_interrupt_ends_it_while_it_plans(program, folder):
             error = process.communicate(timeout=PATIENCE)[1]
         finally:
             process.kill()
-    assert process.returncode == 2 and "interrupted; nothing was changed" in error, error
+    assert process.returncode == 2 and "interrupted; the run is unchanged" in error, error
 
 
 def test_a_run_that_was_killed_and_resumed_proves_it(program, tmp_path):

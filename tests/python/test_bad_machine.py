@@ -291,7 +291,7 @@ def test_a_full_disk(program, folder, stream):
                 engine.checkpoint()
             assert raised.value.hint
             assert set(os.listdir(inside)) == {*saved, "ballast"}
-            assert ranks.turn(), "the stream goes on"
+            assert ranks.turn(), "the stream continues"
             os.unlink(f"{inside}/ballast")
             engine.checkpoint()
             done = run(program, "checkpoint", "verify", inside)

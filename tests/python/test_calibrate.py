@@ -183,5 +183,5 @@ def test_interrupted(program, tmp_path):
         assert "timing rows" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
         said = process.communicate()[1]
-    assert process.returncode == 2 and "interrupted; nothing was written" in said
+    assert process.returncode == 2 and "interrupted; no file was written" in said
     assert "Traceback" not in said and config.read_text() == "cost: 9\n"

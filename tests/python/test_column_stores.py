@@ -258,7 +258,7 @@ def test_the_command_writes_files_to_copy(corpus, columns, program, store, tmp_p
     values = tmp_path / "weight-0.npy"
     command = ["column", "-c", config, "--source", "source-0", "--column", f"weight={values}"]
     done = run(program, *command)
-    assert done.returncode == 2 and "nothing is written to a store" in done.stderr
+    assert done.returncode == 2 and "ringpack does not write to stores" in done.stderr
     done = run(program, *command, "--output", tmp_path / "new" / "out")
     assert done.returncode == 0, done.stderr
     assert f"copy them to {store.base}/" in done.stdout, done.stdout

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Slices of context-parallel processes: by the index rules of Megatron, TransformerEngine and
-torch, whole together, in every type of batch; attention of slices equals that of whole rows."""
+torch, whole together, in every type of batch; attention of slices equals whole rows' attention."""
 
 import itertools
 import os

@@ -199,7 +199,7 @@ def test_what_cannot_be_a_chat(program, tokenizer, chats, tmp_path):
     refused(program, "--tokenizer", chats(FORGETFUL), *tokens, path, words=words)
     refused(program, *tokens, path, words=["expected a tokenizer with a chat template", "`bytes`"])
     table = write_table(tmp_path / "a.parquet", [{"messages": messages(CHAT[1])}, good])
-    words = ["a.parquet: --mask-of next", "`messages` have the mask `assistant_masks` alone"]
+    words = ["a.parquet: --mask-of next", "`messages` have only the mask `assistant_masks`"]
     refused(program, "--mask-of", "next", *tokens, table, words=words)
     write_table(table, [{"prompt": "a", "completion": messages(CHAT[1])}])
     refused(program, *tokens, table, words=["a.parquet", "both text or both lists of messages"])

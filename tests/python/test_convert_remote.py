@@ -165,7 +165,7 @@ def test_what_is_refused_names_the_object(program, folder, store, monkeypatch):
     assert "S3CR3T" not in said
     for path, words in (
         ("none.parquet", ["404", "not found"]),
-        ("folder/", ["cannot be asked"]),
+        ("folder/", ["have no lists"]),
     ):
         said = refused(program, BARE, "-o", folder / "x", f"{store.base}/{path}?sig=S3CR3T",
                        words=[*words, store.base])  # fmt: skip

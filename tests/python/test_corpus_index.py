@@ -205,7 +205,7 @@ def test_new_shards_are_appended(program, folder):
     write_raw(folder / "data", 1, 3000, first=8)
     (folder / "data" / "s00008.bin").rename(folder / "data" / "a.bin")
     third = index(program, folder, config)
-    assert third["outcome"] == "written anew"
+    assert third["outcome"] == "rewritten"
     assert "a.bin comes before" in third["why"]
     assert third["shards_read"] == 1
     rows = run(program, "plan", "--json", "-c", folder / "indexed.yaml")
@@ -275,7 +275,7 @@ def test_a_changed_shard_is_refused_at_its_first_use(program, folder, change, io
     if change != "time":
         os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
     said = stopped(program, folder, config)
-    wanted = "from the index: expected hash" if change == "token" else "the corpus index describes"
+    wanted = "from the index: expected hash" if change == "token" else "the corpus index: "
     for text in wanted, "s00000.bin", "ringpack index -c CONFIG":
         assert text in said, said
     assert ("`touch`" in said) == (change == "token")
@@ -283,7 +283,7 @@ def test_a_changed_shard_is_refused_at_its_first_use(program, folder, change, io
         assert index(program, folder, config)["outcome"] == "unchanged"
         os.utime(path)
     done = index(program, folder, config)
-    assert (done["outcome"], done["shards_read"]) == ("written anew", 1)
+    assert (done["outcome"], done["shards_read"]) == ("rewritten", 1)
     assert "s00000.bin has changed" in done["why"]
 
 
@@ -301,10 +301,10 @@ def test_a_changed_index_is_noticed(program, folder):
     write_megatron(folder / "m", numpy.split(tokens, 10), "u16")
     os.utime(folder / "m.bin", ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
     said = stopped(program, folder, config)
-    for text in "m.idx", "not what the corpus index describes", "ringpack index -c CONFIG":
+    for text in "m.idx", "differs from the corpus index", "ringpack index -c CONFIG":
         assert text in said, said
     done = index(program, folder, config)
-    assert (done["outcome"], done["documents"]) == ("written anew", 10)
+    assert (done["outcome"], done["documents"]) == ("rewritten", 10)
     assert "m.bin has another .idx now" in done["why"]
     serve_first_batch(program, folder, config)
 

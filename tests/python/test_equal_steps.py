@@ -210,7 +210,7 @@ def test_plan_names_the_job_of_a_deal(program, folder, stream):
 
 
 def test_a_restarted_rank_gets_its_rows_of_the_window_again(program, folder, stream):
-    """The other rank goes on meanwhile; both have replicas."""
+    """The other rank continues meanwhile; both have replicas."""
     shape, keys = (RANKS, ROWS), {"replicas": 2, "prefetch_factor": 2}
     engine, served = serve(program, folder, stream, shape, **keys), Served(stream)
     try:

@@ -101,7 +101,7 @@ def test_a_disk_that_hangs(program, folder, disk, engines, io):
         engine.checkpoint()
         token = ranks.tokens()[0]
         engine.process.terminate()
-        wait_until(lambda: "nothing new to save" in engine.log(), "the last checkpoint")
+        wait_until(lambda: "no new rows to save" in engine.log(), "the last checkpoint")
         while engine.process.poll() is None:
             engine.process.send_signal(signal.SIGTERM)
             time.sleep(0.01)

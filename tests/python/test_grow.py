@@ -167,7 +167,7 @@ def test_two_nodes(engines, program, folder, stream, verb):
 
 @pytest.mark.parametrize("verb", ["grow", "weights"])
 def test_a_late_node_refuses(engines, program, folder, stream, verb):
-    """A rank of it has begun the step. It goes on as before, and so does the other node."""
+    """A rank of it has begun the step. It continues as before, and so does the other node."""
     rows, values = stream.rows_from(), GROWN if verb == "grow" else NEW
     nodes = Nodes(engines, program, folder, stream)
     seen = nodes.read(0, rows, 3) + nodes.read(1, rows, 24)

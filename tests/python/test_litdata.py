@@ -158,7 +158,7 @@ def test_a_mask_is_refused(program, folder, command):
     """Its chunks have only tokens, indexed or not; the message does not send to `index` again."""
     chunk = write_dataset(folder / "d", make_documents(36, 4)) / "chunk-0-0.bin"
     for _ in range(2):
-        words = ["mask: expected loss", "a chunk of litData, which has tokens alone"]
+        words = ["mask: expected loss", "a chunk of litData, which has only tokens"]
         assert_refused(program, chunk, *words, declared=["--mask", "loss"], command=command)
         assert not chunk.with_name("chunk-0-0.bin.rpi").exists() or command == "inspect"
         if command == "inspect":

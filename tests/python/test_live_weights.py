@@ -32,7 +32,7 @@ def test_a_begun_step_is_refused(engines, program, folder, stream):
     engine = stream.start(engines, program, folder)
     with Ranks(engine, 2) as ranks:
         seen = take(ranks.turns(6), stream.rows())
-        for step in range(4):  # batches ahead are published, too
+        for step in range(4):  # batches ahead are also published
             text = set_weights(program, engine, NEW, step, status=2)
             assert f"step {step} is begun" in text and "name step" in text
         seen += take(ranks.turns(), stream.rows())

@@ -248,7 +248,7 @@ def test_the_engines_refusal_is_the_exception(make, changes, error, text):
 @pytest.mark.parametrize(
     "options, text",
     [
-        ({"timeout": 1}, "timeout: no parameter of Loader .*keys of the config are taken"),
+        ({"timeout": 1}, "timeout: no parameter of Loader .*keys of the config need"),
         ({"start_timeot": 1}, "start_timeot: no parameter .*; did you mean start_timeout"),
         ({"profile": "mine"}, "profile='mine': only an engine that starts here takes it"),
     ],

@@ -141,7 +141,7 @@ def test_a_manifest_notices_other_masks(corpus, program, tmp_path):
     time.sleep(0.02)
     corpus.write_masks("labels", labels_of, "i32")
     done = made()
-    assert done["outcome"] == "written anew"
+    assert done["outcome"] == "rewritten"
     assert "has another mask now" in done["why"]
     assert done["shards_read"] == 3  # the masked ones
     check_whole_stream(program, tmp_path, Stream(corpus), index=manifest)
@@ -149,7 +149,7 @@ def test_a_manifest_notices_other_masks(corpus, program, tmp_path):
     corpus.index_masks(program, "--mask", "labels")
     done = made()
     assert "has another sidecar now" in done["why"]
-    assert (done["outcome"], done["shards_read"]) == ("written anew", 0)
+    assert (done["outcome"], done["shards_read"]) == ("rewritten", 0)
     check_whole_stream(program, tmp_path, Stream(corpus), index=manifest)
 
 

@@ -236,7 +236,7 @@ def test_rows_that_are_no_pairs(program, tokenizer, tmp_path):
         refuse(["pairs of `chosen` and `rejected` stand next to other documents"])
     lines(pair)
     refuse(["--max-tokens would cut a pair"], "--max-tokens", 5)
-    refuse(["`chosen` lines have the mask `preference_mask` alone"], "--mask", "labels")
+    refuse(["`chosen` lines have only the mask `preference_mask`"], "--mask", "labels")
     other = tmp_path / "other.jsonl"
     other.write_text(json.dumps({"text": "a"}) + "\n")
     refused(program, *options, "--group-bytes", 1, "--workers", 2, path, other,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ringpack plan --svg`: the numbers of a picture against those of --json and against the oracle's
+"""`ringpack plan --svg`: the numbers of a picture against --json and against the oracle's
 plan; hostile names; a file that cannot be written; in a browser."""
 
 import collections

@@ -307,7 +307,7 @@ def facts(stream=STREAM, delivery=DELIVERY, **changes):
         ),
         ({"next_row": 24}, "next_row differs: process 0 has 12, process 1 has 24"),
         ({"step_boundary": 6}, "step boundary differs: process 0 has 0, process 1 has 6; a step"),
-        ({"dp_rank": 0}, "dp_rank: nobody has 1 of 2"),
+        ({"dp_rank": 0}, "dp_rank: no process has 1 of 2"),
     ],
 )
 def test_ranks_that_differ_are_told_apart(program, odd, message):

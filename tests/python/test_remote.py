@@ -130,7 +130,7 @@ def test_io_holds_for_files_beside_objects(program, folder, store, engines, io, 
     config = {**tape.config, "sources": both, "shuffle": "block", "io": io, "readers": 2}
     engine = engines(program, folder, config)
     assert rings_of(engine) == rings, engine.log()
-    how = "tried, and it works" if io == "auto" else "as asked for"
+    how = "tried, and it works" if io == "auto" else "as configured"
     told = [line for line in engine.log().splitlines() if "objects in stores" in line]
     assert len(told) == 1 and how in told[0], engine.log()
     assert f"files by {'io_uring' if rings else 'pread'}" in told[0], told
@@ -318,7 +318,7 @@ def test_what_a_start_refuses(program, folder, store, monkeypatch):
     refused(program, "inspect", "ftp://h/x.bin", texts=["ftp://h/x.bin"])
     refused(program, "inspect", "https://u:secret@h/x.bin", texts=["user or a password"])
     refused(program, "inspect", store.base + "/*.bin", texts=["not found"])
-    refused(program, "index", url, texts=["nothing is written to stores", "--index-dir"])
+    refused(program, "index", url, texts=["ringpack does not write to stores", "--index-dir"])
     (store.folder / "raw.bin").write_bytes(b"\1\0" * 1000)
     refused(program, "inspect", store.url("raw.bin"), texts=["no sidecar", "ringpack index"])
     (store.folder / "empty.bin").write_bytes(b"")
@@ -332,7 +332,7 @@ def test_a_sidecar_of_another_content_is_refused(program, folder, store):
     to_store(tape, store)
     path = store.folder / "tape.bin"
     path.write_bytes(path.read_bytes() + b"\0\0")
-    refused(program, "inspect", store.url(path), texts=["not what its sidecar"])
+    refused(program, "inspect", store.url(path), texts=["differs from its sidecar"])
 
 
 def fetched_files(folder):

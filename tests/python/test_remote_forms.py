@@ -149,7 +149,8 @@ def refused_once(program, corpora, name, url):
     shard |= {"datatrove": "00000_unshuffled.ds", "olmo": "part-0-00000.npy"}
     path = url + shard.get(name, "data-00000-of-00012.arrow")
     refused(program, "inspect", path, texts=[path, "no sidecar", "ringpack index --index-dir"])
-    refused(program, "index", path, texts=[path, "--index-dir", "nothing is written to stores"])
+    texts = [path, "--index-dir", "ringpack does not write to stores"]
+    refused(program, "index", path, texts=texts)
 
 
 def listing(folder):
@@ -209,7 +210,7 @@ def test_refused_folders(program, folder, corpora, store):
         said = str(refused(program, "inspect", f"{store.base}/{path}?sig=S3CR3T", texts=texts))
         assert "S3CR3T" not in said
 
-    refuse("datatrove/", "index.json or a state.json", "cannot be asked for a list")
+    refuse("datatrove/", "index.json or a state.json", "have no lists of objects")
     (store.folder / "mds" / "index.json").write_text("{}{")
     refuse("mds/", f"{store.base}/mds/index.json: expected JSON")
     (store.folder / "arrow" / "dataset_dict.json").write_text('{"splits": ["train"]}')

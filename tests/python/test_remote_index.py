@@ -167,7 +167,7 @@ def test_a_changed_object_is_refused_by_name(program, folder, store, change):
     assert_refusal(2, said, "s00001.bin", texts[change], "ringpack index -c CONFIG")
     store.fault = None
     done = index(program, folder, config)
-    assert (done["outcome"], done["shards_read"]) == ("written anew", 1)
+    assert (done["outcome"], done["shards_read"]) == ("rewritten", 1)
     assert f"{store.base}/s00001.bin has changed" in done["why"]
 
 
@@ -194,7 +194,7 @@ def test_what_lies_beside_an_object_counts(program, folder, corpus, store):
         (content, '"again"') if path.name == name else serve(path)
     )
     again = index(program, folder, config)
-    assert again["outcome"] == "written anew" and "has another .idx now" in again["why"]
+    assert again["outcome"] == "rewritten" and "has another .idx now" in again["why"]
     assert again["shards_read"] == 1 and again["fingerprint_full"] == done["fingerprint_full"]
 
 
@@ -244,7 +244,7 @@ def test_a_sidecar_of_other_tokens_is_mended_as_the_message_says(program, folder
                    "index -c CONFIG --index DIR -o FILE")
     output_of(program, "index", *remake)
     again = index(program, folder, config, *beside)
-    assert (again["outcome"], again["shards_read"]) == ("written anew", 1)
+    assert (again["outcome"], again["shards_read"]) == ("rewritten", 1)
     serve_first_batch(program, folder, config)
 
 
@@ -256,7 +256,7 @@ def test_an_object_without_identity_counts_as_changed(program, folder, store):
     )
     first = index(program, folder, config)
     again = index(program, folder, config)
-    assert (again["outcome"], again["shards_read"]) == ("written anew", 1)
+    assert (again["outcome"], again["shards_read"]) == ("rewritten", 1)
     assert f"{store.base}/s00001.bin may have changed" in again["why"]
     path = store.folder / "s00001.bin"
     path.write_bytes(path.read_bytes()[::-1])
@@ -430,7 +430,7 @@ def test_refused_manifests_of_stores(program, folder, store):
     refuse("the index", "not found")
     here = raw_config(write_raw(folder / "here", 1, 300))
     upload(program, folder, here, store.folder)
-    refuse("expected objects alone", "-o FILE", sources=here["sources"])
+    refuse("expected only objects", "-o FILE", sources=here["sources"])
     path.write_text(json.dumps({**config, "index": "s3://b/m.rpi"}))
     refused(program, "index", "-c", path, texts=["s3://b/m.rpi", "nothing is written", "-o FILE"])
 

@@ -437,7 +437,7 @@ KEY = "<Contents><Key>x.bin</Key></Contents>"
     (f"<ListBucketResult>{KEY}<Contents><Key>y.b", "</ListBucketResult> at its end"),
     (f"<ListBucketResult>{KEY}\0</ListBucketResult>", "</ListBucketResult> at its end"),
     (f"<ListBucketResult><IsTruncated>true</IsTruncated>{KEY}</ListBucketResult>",
-     "<NextContinuationToken> of a list that goes on")])
+     "<NextContinuationToken> of a list that continues")])
 def test_a_listing_without_its_end_is_refused(program, broken, store, monkeypatch, page, word):
     """A run would train on a part of the corpus. The control takes the part that is there."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", store.base)

@@ -84,7 +84,7 @@ def test_served_rows_are_the_oracles(program, folder, corpora, number):
 
 @pytest.mark.parametrize("number", [2, 5])
 def test_other_ranks_go_on_from_a_state(program, folder, corpora, number):
-    """A state after a step goes on with other ranks, batches and workers, into the next stages."""
+    """A state after a step continues in other ranks, batches and workers, into the next stages."""
     rng, stream = stream_of(number, corpora)
     stream.skip, stream.stream["skip"] = [], []
     stream = Stream2(stream.corpus, stream.keys, stream.sources, stream.stages).run()
@@ -122,7 +122,7 @@ def first_shards(corpus, counts):
 
 @pytest.mark.parametrize("grow", [True, False])
 def test_appended_documents_join_at_the_next_start(program, folder, grow):
-    """And bounds of percent stay those of the documents that there were at first."""
+    """And bounds of percent still count the documents of the first start."""
     layout = [("megatron", "u16", 1, [16, 12]), ("raw", "u16", 1, [12, 9])]
     corpus = Corpus(folder, layout, SEED, seq_len=24)
     keys = {"seed": 9, "shuffle": "document", "group": 1, "long_doc": "split"}

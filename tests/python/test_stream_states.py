@@ -107,7 +107,7 @@ def test_states_with_and_without_streams_fit_each_other(open_streams, make, capl
 
 
 def test_a_loader_that_only_attaches_saves_all_streams(serve, folder, held_out, tmp_path):
-    """Its states are those of the loader with the config, also of streams that it never opened. A
+    """Its states equal the other loader's, also of streams that it never opened. A
     position that was loaded before it knew the streams is not lost."""
     serve(num_epochs="endless")
     with ringpack.Loader(folder / "config.yaml", run="own") as own:

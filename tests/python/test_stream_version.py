@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The stream version of a config that names none: a new run is version 2, and a run of version 1
-goes on as version 1, by every way to continue it and in every command. The rows of version 1 are
+continues as version 1, by every way to continue it and in every command. The rows of version 1 are
 the oracle's, whichever key the config has."""
 
 import json
@@ -94,7 +94,7 @@ def test_lanes_need_version_1(program, folder, stream):
         refused(program, *verb, "-c", path, texts=["lanes", "stream_version: 1", "other.yaml:1"])
 
 
-# ---- a run of version 1 goes on ------------------------------------------------------------------
+# ---- a run of version 1 continues ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", ["checkpoint", "state", "mirror", "lanes"])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Threads that use one loader at once, on fake_client.c: each batch is given once, a closed loader
 leaves its engine and continues where its reader stopped. tests/package/free_threaded runs these in
-a Python without a lock, too."""
+a Python without a lock as well."""
 
 import subprocess
 import sys

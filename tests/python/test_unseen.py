@@ -83,7 +83,7 @@ def test_both_streams_begin_each_document_once(program, folder, corpus, number):
         corpus, sources_after(corpus, path, token, names), names, seed=11, seq_len=48, fill="pad"
     )
     served, saved = Served(new), {"checkpoint_dir": str(folder / "saved")}
-    for is_last in False, True:  # it goes on from a checkpoint
+    for is_last in False, True:  # it continues from a checkpoint
         engine = serve(program, folder, new, SHAPE, **saved)
         try:
             with Ranks(engine, SHAPE[0]) as ranks:

@@ -12,7 +12,7 @@ of `python` starts the real one. With RP_LONG all do.
     warm_python.py run PYTHON ARGUMENT...     what the commands are; PYTHON is sys.executable
 
 A check has 150 files of tests, and each imports pytest, numpy and perhaps torch: a third of a
-second to six. ctest_twice starts a server for each line of MODULES, too. ctest's commands send it
+second to six. ctest_twice starts a server also for each line of MODULES. ctest's commands send it
 theirs, and the servers above are forked from it. Without these servers, as with `ctest` and
 tools/test, pytest starts as ever.
 
@@ -241,7 +241,7 @@ def begin_process(place):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if numpy := sys.modules.get("numpy"):
-        numpy.random.seed()  # not that of each other process
+        numpy.random.seed()  # not the seed of the other processes
     configure_jax()
 
 

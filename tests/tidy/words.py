@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rule of tidy.py: words that stand for a missing noun are rare in comments and documents.
+"""A rule of tidy.py: words that stand for a missing noun are rare in comments, documents, messages.
 
-The words of HABITS are counted per 10,000 words of prose, by folder. A folder passes if each rate
-is at most twice that of the model, which is the highest among liburing, TigerBeetle, Redis, Grain
+The words of HABITS are counted per 10,000 words of prose, by folder, and of the messages of an area
+(string literals that hold a space). A folder or an area passes if each rate
+is at most twice the model's, which is the highest among liburing, TigerBeetle, Redis, Grain
 and Streaming, plus 1; folders in STILL_ABOVE pass if the sum of their rates is at most the number
 there. That number only ever falls.
 """
 
+import ast
 import re
 
 from sources import Finding
@@ -26,33 +28,64 @@ HABITS = (  # pattern, rate of the model
     (r"\balone\b", 0.2),
     (r", too\b", 0.1),
     (r"\banew\b", 0.1),
+    (r"\bwhat (?:it|he|they|is|was|has|had|the|a|an|no|only|every|people|trainers)\b", 2.7),
+    (r"\bthere is none\b|\bif (?:it has|there is|there are) (?:none|any)\b", 0.3),
+    (r"(?:(?<=/\* )|(?<=\. )|(?<=# ))Of [a-z]", 0.1),
 )
+AREAS = ("engine/", "tools/ringpack/", "tools/python/ringpack/")  # whose messages are judged
+DOCUMENTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)
 WORDS_MIN = 500  # fewer are too few to judge
 STILL_ABOVE = {}
 
-CONTROL = {"engine/io/a.c": "/* " + "The reader says what lies beside it. " * 100 + "*/\n"}
+CONTROLS = (
+    {"engine/io/a.c": "/* " + "The reader says what lies beside it. " * 100 + "*/\n"},
+    {"tests/unit/a.c": "/* " + "If there is none, the reader waits. " * 100 + "*/\n"},
+    {"engine/io/a.c": 'f("' + 'expected what lies "\n  "beside it: ' * 100 + '");\n'},
+    {"tools/python/ringpack/a.py": "f('" + "expected what it has; " * 200 + "')\n"},
+)
 
 
 def prose_of(path, text):
     if path.endswith(".md"):
         return re.sub(r"```.*?```", "", text, flags=re.S)
-    comments = r'#.*$|""".*?"""' if path.endswith(".py") else r"/\*.*?\*/|//.*$"
+    literal = r'"(?:\\.|[^"\\\n])*"|'
+    comments = r'(#.*$|""".*?""")' if path.endswith(".py") else literal + r"(/\*.*?\*/|//.*$)"
     found = re.findall(comments.replace(".*?", r"(?:.|\n)*?"), text, re.M)
     return "\n".join(re.sub(r"\n\s*(?:\*|//|#)\s?", " ", part) for part in found)
 
 
+def messages_of(path, text):
+    """String literals that hold a space; adjacent ones are one. Without docstrings."""
+    if path.endswith(".py"):
+        tree = ast.parse(text)
+        documented = (n.body[0] for n in ast.walk(tree) if isinstance(n, DOCUMENTED) and n.body)
+        docstrings = {id(n.value) for n in documented if isinstance(n, ast.Expr)}
+        found = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)
+                 and isinstance(n.value, str) and id(n) not in docstrings]
+    else:
+        code = re.sub(r"/\*.*?\*/|//[^\n]*|'(?:\\.|[^'\\\n])'", " ", text, flags=re.S)
+        runs = re.findall(r'(?:"(?:\\.|[^"\\\n])*"\s*(?:PRI\w+\s*)?)+', code)
+        found = ["".join(re.findall(r'"((?:\\.|[^"\\\n])*)"', r)).replace("\\n", " ") for r in runs]
+    return "\n".join(message for message in found if " " in message)
+
+
 def folder_of(path):
-    """engine/MODULE, or the first folders of any other path."""
+    """engine/MODULE, tests/FOLDER, tools/ringpack/FOLDER, or the first folders of other paths."""
     parts = path.split("/")[:-1]
-    return "/".join(parts[:2]) if parts and parts[0] in ("engine", "tools") else "/".join(parts[:1])
+    depth = 3 if parts[:2] == ["tools", "ringpack"] else 2
+    return "/".join(parts[:depth if parts and parts[0] in ("engine", "tests", "tools") else 1])
 
 
 def rates(files):
-    """folder -> rates per 10,000 words, in the order of HABITS."""
+    """folder or area -> rates per 10,000 words, in the order of HABITS."""
     prose = {}
     for path, text in files.items():
         if path.endswith((".c", ".h", ".py", ".md")) and not path.startswith(".github/CHANGELOG"):
             prose.setdefault(folder_of(path), []).append(prose_of(path, text))
+        for area in AREAS:
+            if path.startswith(area) and path.endswith((".c", ".h", ".py")):
+                name = f"messages of {area}"
+                prose.setdefault(name, []).append(messages_of(path, text))
     for folder, parts in sorted(prose.items()):
         joined = "\n".join(parts)
         words = len(re.findall("[A-Za-z]+", joined))

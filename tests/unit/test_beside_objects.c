@@ -105,7 +105,7 @@ static void run(struct rp_flow_options *options, struct rp_flow_counts *counts)
     assert_int_equal(files->adapts, options->adapts);
     assert_false(rp_files_are_mapped(files));
     /* a flow that adapts knows it after the first pass of its watcher */
-    assert_int_equal(rp_files_hold_all(files), options->mapped && !options->adapts);
+    assert_int_equal(rp_files_are_cached(files), options->mapped && !options->adapts);
     stream_start(&s);
     run_to_end(&s);
     check_all_came(&s);

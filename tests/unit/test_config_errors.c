@@ -29,7 +29,7 @@ static const char *const mistakes[][2] = {
     {"seq_len: [1\n",
      "c.yaml:2:1: YAML: did not find expected ',' or ']' while parsing a flow sequence"},
     {"seq_len: [1]\n", "c.yaml:1:10: seq_len: expected a value, found a list"},
-    {"seq_len:\n", "c.yaml:1:9: seq_len: expected a value, found nothing"},
+    {"seq_len:\n", "c.yaml:1:9: seq_len: expected a value, found none"},
     {"run: ''\n", "c.yaml:1:6: run: expected a text that is not empty, found ``"},
     {"run: \"a\\0b\"\n", "c.yaml:1:6: run: the text contains a NUL character"},
     {"seq_len: many\n",
@@ -95,7 +95,7 @@ static const char *const mistakes[][2] = {
     {"index_dir: $SCRATCH/index\n",
      "c.yaml:1:12: index_dir: expected a path that is written out (~ and $ are not expanded"
      "), found `$SCRATCH/index`"},
-    {"seq_len: null\n", "c.yaml:1:10: seq_len: expected a value, found nothing"},
+    {"seq_len: null\n", "c.yaml:1:10: seq_len: expected a value, found none"},
     {"seed: 99999999999999999999\n",
      "c.yaml:1:7: seed: expected 0 … 18446744073709551615, found `99999999999999999999`"},
     {"seed: 99q\n", "c.yaml:1:7: seed: expected a whole number such as 64 or 100k, found `99q`"},

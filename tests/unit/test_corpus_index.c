@@ -432,8 +432,7 @@ static void test_a_shard_that_changed(void **state)
     assert_int_equal(futimens(fd, times), 0);
     known = shard->stamp;
     assert_int_equal(rp_shard_check(shard, &known, fd, &error), -RP_E_CHANGED);
-    assert_says(&error,
-                "b.bin|not what the corpus index describes|modification time|ringpack index");
+    assert_says(&error, "b.bin|differs from the corpus index|modification time|ringpack index");
     close(fd);
     rp_corpus_close(corpus);
     struct rp_indexed built = make(SHARDS);

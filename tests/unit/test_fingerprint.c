@@ -207,10 +207,10 @@ static void test_sample_of_a_large_index(void **state)
     struct rp_hash128 read = {0, 0};
     int fd = memfd_create("index", MFD_CLOEXEC);
     assert_int_equal(rp_file_write(fd, "index", index, bytes, &error), 0);
-    assert_int_equal(rp_index_sample(fd, "index", bytes, &read, &error), 0);
+    assert_int_equal(rp_idx_sample(fd, "index", bytes, &read, &error), 0);
     assert_true(rp_hash128_equal(read, good));
     assert_int_equal(ftruncate(fd, (off_t)bytes - 1), 0);
-    assert_int_equal(rp_index_sample(fd, "index", bytes, &read, &error), -RP_E_CHANGED);
+    assert_int_equal(rp_idx_sample(fd, "index", bytes, &read, &error), -RP_E_CHANGED);
     close(fd);
     free(index);
 }
@@ -353,7 +353,7 @@ static void test_sample_of_an_index_of_which_a_part_is_cached(void **state)
     for (unsigned refusal = 0; refusal < REFUSAL_COUNT; refusal++)
         for (size_t i = 0; i < RP_ARRAY_COUNT(held_counts); i++) {
             hold(bytes, INDEX_SAMPLES, held_counts[i], refusal);
-            assert_int_equal(rp_index_sample(fd, "index", bytes, &read, &error), 0);
+            assert_int_equal(rp_idx_sample(fd, "index", bytes, &read, &error), 0);
             check_cache();
             assert_true(rp_hash128_equal(read, good));
         }

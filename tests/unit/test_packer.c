@@ -104,7 +104,7 @@ static void a_packer_that_dies_of_a_ticket_is_given_up(void **state)
     assert_int_equal(judge_kill(&bench, SIGKILL, RP_TICKET_READY, &error), -EIO);
     assert_non_null(
         strstr(error.message, "expected at most 10, found 11, the last one by signal 9"));
-    assert_non_null(strstr(error.hint, "what was delivered and saved is valid; `dmesg | tail`"));
+    assert_non_null(strstr(error.hint, "delivered and saved rows are valid; `dmesg | tail`"));
     bench_close(&bench);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a plan of version 2 tells besides its rows: the blocks that it will use, the places of
+/* Answers of a plan of version 2 besides its rows: the blocks that it will use, the places of
  * documents, ledgers, and the contract of a token. */
 #include "v2_kit.h"
 
@@ -22,7 +22,7 @@ static bool is_in_reach(const struct rp_plan *plan, uint32_t source, uint64_t fi
     return false;
 }
 
-/* Documents are read from the blocks that are told, except those that wait in pool and FIFO. */
+/* Documents are read from the forecast blocks, except those that wait in pool and FIFO. */
 static void documents_come_from_the_blocks_that_were_told(void **state)
 {
     (void)state;
@@ -56,7 +56,7 @@ static void documents_come_from_the_blocks_that_were_told(void **state)
                 if (f->offset > 0 || seen[f->source][f->document]++ > 9)
                     continue;
                 all++;
-                near += first[f->source] == 0 || /* it has not joined: nothing is told */
+                near += first[f->source] == 0 || /* it has not joined: it has no forecast */
                         is_in_reach(plan, f->source, first[f->source], last[f->source],
                                     f->document);
             }

@@ -139,7 +139,7 @@ int rp_cmd_calibrate(int argc, char **argv)
         .notes = "One transformer block of the model's shape runs forward and backward over rows "
                  "of documents, with attention inside documents. K is fitted to the times by least "
                  "squares, and tried on rows that were held out. Python with torch does the work: "
-                 "python3, or that of RINGPACK_PYTHON.\n\n"
+                 "python3, or the one in RINGPACK_PYTHON.\n\n"
                  "  ringpack calibrate --hidden=2048 --ffn=8192 --heads=16 --kv-heads=8",
         .options = options,
         .check = check};

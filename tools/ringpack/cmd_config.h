@@ -18,8 +18,8 @@ RP_MUST_CHECK int rp_cmd_config_read(struct rp_cmd_line *arguments, struct rp_er
  * reporting. */
 int rp_cmd_config_finish(struct rp_cmd_line *arguments);
 
-/** The same of a run that continues from this state token (NULL: from a checkpoint, or anew): a
- * config without `stream_version` has the token's. */
+/** The same of a run that continues from this state token (NULL: from a checkpoint, or from row 0):
+ * a config without `stream_version` has the token's. */
 int rp_cmd_config_finish_at(struct rp_cmd_line *arguments, const void *state, size_t bytes);
 /** The same after rp_cmd_config_read. */
 int rp_cmd_config_end_at(struct rp_cmd_line *arguments, const void *state, size_t bytes);

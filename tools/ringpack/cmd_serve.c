@@ -98,7 +98,7 @@ static int serve(void *argument, const struct rp_config *config)
     bool was_stopped = false;
     struct rp_cpus cpus;
     rp_interrupt_release(); /* the engine takes the signals */
-    int code = rp_interrupt_check("nothing was started", &error);
+    int code = rp_interrupt_check("no engine was started", &error);
     if (code >= 0 && config->cpus &&
         rp_cpus_parse(&cpus, config->cpus)) /* before any thread is started */
         code = rp_cpus_pin(&cpus, &error);

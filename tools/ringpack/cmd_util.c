@@ -33,7 +33,7 @@ static const char *usual_hint(int code)
 {
     switch (-code) {
     case RP_E_CONFIG:
-        return "nothing was started; `ringpack config keys` lists the keys and their values";
+        return "no engine was started; `ringpack config keys` lists the keys and their values";
     case RP_E_USAGE:
         return "`ringpack help VERB` lists the options of a verb";
     case RP_E_VERSION:

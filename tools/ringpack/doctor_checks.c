@@ -198,7 +198,7 @@ static void look_at_memory(const struct rp_doctor_needs *needs, struct rp_doctor
     uint64_t wanted = needs->prefetch_bytes + needs->ring_bytes;
     char available_text[RP_CMD_TEXT_BYTES], wanted_text[RP_CMD_TEXT_BYTES];
     const char *scope = needs->ring_bytes ? "for all rings"
-                                          : "for the prefetch ring alone (-c FILE: for all)";
+                                          : "only for the prefetch ring (-c FILE: for all)";
     rp_cmd_bytes_text(available.bytes, available_text);
     rp_cmd_bytes_text(wanted, wanted_text);
     if (available.bytes < wanted)
@@ -260,7 +260,7 @@ static void look_at_run_directory(const struct rp_doctor_needs *needs,
     ssize_t length = readlink(link, path, sizeof path - 1);
     path[length > 0 ? length : 0] = '\0';
     rp_listener_close(&listener);
-    find(finding, RP_DOCTOR_OK, NULL, "%s: a socket was made in it; nobody else may write there",
+    find(finding, RP_DOCTOR_OK, NULL, "%s: a socket was made in it; no other user may write there",
          path);
 }
 
@@ -433,7 +433,7 @@ static void look_at_vocabulary(const struct rp_doctor_needs *needs,
     else if (needs->token_max >= needs->token_limit)
         find(finding, RP_DOCTOR_FAIL,
              "compare vocab_size, token_dtype and the dtype of the source with the tokenizer",
-             "source `%s` has token id %" PRIu64 ", and ids must lie below %" PRIu64,
+             "source `%s` has token id %" PRIu64 ", and ids must be below %" PRIu64,
              needs->token_source, needs->token_max, needs->token_limit);
     else
         find(finding, RP_DOCTOR_OK, NULL,

@@ -170,7 +170,7 @@ static int build_all(struct rp_indexing *build, const struct rp_declared *argume
 static const char *const outcomes[] = {
     [RP_INDEXED_NEW] = "new",
     [RP_INDEXED_APPENDED] = "appended",
-    [RP_INDEXED_REWRITTEN] = "written anew",
+    [RP_INDEXED_REWRITTEN] = "rewritten",
     [RP_INDEXED_UNCHANGED] = "unchanged",
 };
 
@@ -219,8 +219,8 @@ static int make(const struct rp_declared *arguments, const struct rp_indexing_op
     double seconds = (double)(rp_now_ns() - started_ns) / 1e9;
     if (built.columns_lost)
         fprintf(stderr,
-                "%s: warning: its columns are gone, because the index was written "
-                "anew: run `ringpack annotate` again\n",
+                "%s: warning: its columns are gone, because the index was rewritten: "
+                "run `ringpack annotate` again\n",
                 options->path);
     if (arguments->json)
         print_json(options->path, &built, seconds);
@@ -257,7 +257,7 @@ int rp_cmd_index_config(const struct rp_declared_verb *sidecars,
     if (rp_url_is(path)) {
         char *name = rp_url_name(path);
         (void)rp_fail(&error, -RP_E_USAGE, "write it to a file with `-o FILE`, and copy FILE there",
-                      "%s: nothing is written to stores", name ? name : "the index");
+                      "%s: ringpack does not write to stores", name ? name : "the index");
         free(name);
         return rp_cmd_report(&error);
     }

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* masked_tally — see masked_tally.h. */
 #include "masked_tally.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* python — see python.h. */
 #include "python.h"
 
 #include <stdio.h>

@@ -51,7 +51,7 @@ PAGES = {  # page of the site: file of the tree
     "evidence/measuring.md": "bench/README.md",
     **{
         f"evidence/findings/{name}.md": f"bench/findings/{name}.md"
-        for name in "plan reading adapting hand_over ranks saves starts peers".split()
+        for name in "plan reading adapting goals hand_over ranks saves starts peers".split()
     },
     "evidence/tests.md": "tests/README.md",
     "evidence/failures.md": "tests/FAILURES.md",

@@ -60,7 +60,7 @@ static const char *find_change(const struct rp_index_record *older,
         return "has changed";
     bool is_object = shard->remote != NULL;
     if (is_object && !shard->has_identity)
-        return "may have changed: the server tells no ETag of it, or of what lies beside it";
+        return "may have changed: the server gives no ETag of it or of its companion files";
     if (was->idx_ns != is->idx_ns)
         return is_object ? "has another .idx now, by its ETag"
                          : "has another .idx now, by its modification time";

@@ -71,7 +71,7 @@ static int lay_out_source(struct rp_indexing *build, uint32_t s, struct rp_error
     if (code == 0 && spec->drop_untrained && !source->shape.table.has_spans)
         code = rp_fail_context(error, rp_mask_fail_drop(error), "source `%s`", spec->name);
     if (code == 0 && (draft->documents == 0 || draft->tokens == 0))
-        code = rp_fail(error, -RP_E_EMPTY, "`ringpack inspect` on its shards shows what they hold",
+        code = rp_fail(error, -RP_E_EMPTY, "`ringpack inspect` on its shards shows their contents",
                        "source `%s`: expected documents with tokens, found %" PRIu64
                        " documents with %" PRIu64 " tokens",
                        spec->name, draft->documents, draft->tokens);

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* documents — see documents.h. */
 #include "corpus/index/documents.h"
 
 /* Documents to check at a time, while the cache misses of about 64 others are under way. Few at

@@ -20,7 +20,7 @@ static int check_objects(const struct rp_index *index, struct rp_error *error)
                            "make it of the URLs of the shards (`ringpack index -c CONFIG -o FILE`, "
                            "with URLs in the configuration), and copy FILE there; or copy the "
                            "index and its shards to a disk",
-                           "%s: an index in a store: expected objects alone, found files of the "
+                           "%s: an index in a store: expected only objects, found files of the "
                            "machine on which it was made",
                            index->path);
     }

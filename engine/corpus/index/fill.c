@@ -91,7 +91,7 @@ static int fill_from_sidecar(const struct rp_indexing *build, const struct rp_bu
         return code;
     if (opened.shard.documents != shard->record.documents ||
         !rp_hash128_equal(opened.fingerprint.full, shard->record.fingerprint.full))
-        code = rp_fail(error, -RP_E_CHANGED, "run the command again when nobody writes to it",
+        code = rp_fail(error, -RP_E_CHANGED, "run the command again when no process writes to it",
                        "%s: its sidecar changed while it was indexed", shard->path);
     if (code == 0)
         code = put_documents(shard, to, opened.segment, 0, error);

@@ -88,8 +88,8 @@ static int check_queries(const struct rp_indexing *build, struct rp_error *error
         if (!strcmp(sorted[i - 1].name, sorted[i].name) &&
             strcmp(sorted[i - 1].url, sorted[i].url) != 0)
             code = rp_fail(error, -RP_E_CONFIG,
-                           "name an object with one query; copy objects that only a query tells "
-                           "apart to a disk, or to a store where their paths differ",
+                           "name an object with one query; copy objects that differ only in the "
+                           "query to a disk, or to a store where their paths differ",
                            "%s: listed with two queries; an index keeps no query (it may be a "
                            "secret), so it cannot tell two such objects apart",
                            sorted[i].name);

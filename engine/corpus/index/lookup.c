@@ -16,8 +16,8 @@ static int differs(const struct rp_index *index, const struct rp_source_spec *sp
                    struct rp_error *error)
 {
     return rp_fail(error, -RP_E_MISMATCH,
-                   "run `ringpack index -c CONFIG`, which makes the index what the configuration "
-                   "says, or take the change back",
+                   "run `ringpack index -c CONFIG`, which builds the index of this "
+                   "configuration, or take the change back",
                    "source `%s`: %s: the index %s was made with `%s`, the configuration has `%s`",
                    spec->name ? spec->name : "", field, index->path, expected, found);
 }

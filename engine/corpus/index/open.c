@@ -484,7 +484,7 @@ int rp_index_revalidate(struct rp_index *index, struct rp_error *error)
         is_good = rp_tree_verify_again(&index->columns[i].tree);
     snprintf(hint, sizeof hint,
              "restore it, or run `ringpack index %s` if the change was meant (the stream is then "
-             "another one), and restart; what was delivered is valid",
+             "another one), and restart; delivered rows are valid",
              index->token_path ? RP_HINT_PATH(index->token_path) : "-c CONFIG");
     if (!is_good)
         return rp_fail(error, -RP_E_CHANGED, hint,

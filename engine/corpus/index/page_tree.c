@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* page_tree — see page_tree.h. */
 #include "corpus/index/page_tree.h"
 
 #include <errno.h>

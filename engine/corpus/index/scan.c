@@ -45,7 +45,7 @@ int rp_build_open_shard(const struct rp_indexing *build, const struct rp_build_s
                        "%s: its sidecar has vanished", shard->path);
     else if (!shard->remote && (opened->shard.stamp.mtime_ns != shard->mtime_ns ||
                                 opened->shard.bytes != shard->bytes))
-        code = rp_fail(error, -RP_E_CHANGED, "run the command again when nobody writes to it",
+        code = rp_fail(error, -RP_E_CHANGED, "run the command again when no process writes to it",
                        "%s: changed while it was indexed", shard->path);
     if (code < 0)
         rp_shard_close(opened);
@@ -64,7 +64,7 @@ static int check_sidecar(const struct rp_opened *opened, struct rp_error *error)
         code = rp_map_hash(idx, &content, error);
     if (code == 0 && idx->bytes && !rp_hash128_equal(content, opened->found.record.idx_content))
         code = rp_fail(error, -RP_E_CHANGED, "index it again",
-                       "%s: differs from what its sidecar describes", opened->found.index_path);
+                       "%s: differs from the description in its sidecar", opened->found.index_path);
     return code;
 }
 

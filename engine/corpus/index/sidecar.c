@@ -42,7 +42,7 @@ static int take_record(const struct rp_index *index, struct rp_index_record *rec
     const struct rp_index_segment *segment = &index->segments[0];
     if (index->shard_count != 1 || index->sources[0].text_count != RP_INDEX_PATTERNS)
         return rp_fail(error, -RP_E_FORMAT, "name it in the config (`index: FILE`)",
-                       "%s: it is not the index of one file, but that of a corpus", index->path);
+                       "%s: it is the index of a corpus, not of one file", index->path);
     if (!rp_index_get_record(segment, 0, record, NULL))
         return rp_index_fail_damaged(index, "record of the shard", error);
     const struct rp_reader *reader = rp_readers_find(record->format);

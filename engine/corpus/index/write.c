@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* write — see write.h. */
 #include "corpus/index/write.h"
 
 #include <errno.h>
@@ -49,7 +48,7 @@ int rp_index_map_new(struct rp_index_writer *writer, uint64_t begin, uint64_t en
         return take_memory(writer, begin, end, error);
     int number = posix_fallocate(writer->fd, (off_t)begin, (off_t)(end - begin));
     if (number != 0)
-        return rp_fail(error, -number, "make room, and run the command again: it goes on",
+        return rp_fail(error, -number, "make room, and run the command again: it continues",
                        "%s: no room for %" PRIu64 " bytes: %s", writer->path, end - begin,
                        strerror(number));
     writer->map_at = rp_align_down(begin, RP_BLOCK_BYTES);

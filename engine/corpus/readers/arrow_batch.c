@@ -36,10 +36,9 @@ struct list {
 int rp_arrow_damaged(const struct rp_probe *probe, const char *what, uint64_t number,
                      struct rp_error *error)
 {
-    return rp_fail(error, -RP_E_CORRUPT,
-                   "the file is damaged or was cut short: copy or write it again",
-                   "%s: Arrow: %s %" PRIu64 " is damaged, or lies outside the file", probe->path,
-                   what, number);
+    return rp_fail(
+        error, -RP_E_CORRUPT, "the file is damaged or was cut short: copy or write it again",
+        "%s: Arrow: %s %" PRIu64 " is damaged, or outside the file", probe->path, what, number);
 }
 
 /* ---- bytes ----------------------------------------------------------------------------------- */

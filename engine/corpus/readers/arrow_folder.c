@@ -55,7 +55,7 @@ static int add_files(const struct rp_folder *folder, const json_t *state, struct
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *name = json_string_value(json_object_get(json_array_get(list, i), "filename"));
         if (!name || !name[0] || strchr(name, '/'))
-            return fail_state(folder, "expected the name of a file beside it in _data_files",
+            return fail_state(folder, "expected the name of a file next to it in _data_files",
                               error);
         int code = rp_folder_add(folder, name, files, error);
         if (code < 0)

@@ -26,7 +26,7 @@
 static int claim(const struct rp_probe *probe, char why[256], struct rp_error *error)
 {
     (void)error;
-    snprintf(why, 256, "it is a .ds with its .index beside it");
+    snprintf(why, 256, "it is a .ds with its .index next to it");
     if (probe->is_declared || !rp_text_has_suffix(probe->path, ".ds"))
         return probe->is_declared;
     char *index = rp_asprintf("%s.index", probe->path);

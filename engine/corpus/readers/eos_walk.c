@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eos_walk — see eos_walk.h. */
 #include "corpus/readers/eos_walk.h"
 
 #include <inttypes.h>

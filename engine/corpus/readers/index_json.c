@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* index_json — see index_json.h. */
 #include "corpus/readers/index_json.h"
 
 #include <stdio.h>

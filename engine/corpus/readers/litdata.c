@@ -81,7 +81,7 @@ static int check_config(const char *folder, const json_t *config, enum rp_token_
     if (is_set(config, "compression") || is_set(config, "ipc_compression"))
         return rp_readers_convert(&probe, "litData chunks that are compressed", error);
     if (!loader || strcmp(loader, "TokensLoader"))
-        return rp_readers_convert(&probe, "litData chunks that are not those of its TokensLoader",
+        return rp_readers_convert(&probe, "litData chunks that its TokensLoader has not written",
                                   error);
     *type = type_of(config);
     return *type == RP_TOKEN_NONE
@@ -166,7 +166,7 @@ static int claim(const struct rp_probe *probe, char why[256], struct rp_error *e
 {
     json_t *config;
     char *folder;
-    snprintf(why, 256, "the index.json of litData beside it names it");
+    snprintf(why, 256, "the index.json of litData next to it names it");
     if (probe->is_declared)
         return 1;
     if (!rp_text_has_suffix(probe->path, ".bin"))
@@ -187,7 +187,7 @@ static int find_type(const struct rp_probe *probe, enum rp_token_type *type, str
     int code = load_config(probe->path, &config, &folder, error);
     if (code == 0)
         return rp_fail(error, -RP_E_FORMAT, "copy index.json into the folder of the chunk",
-                       "%s: expected an index.json beside it that names it, found none",
+                       "%s: expected an index.json next to it that names it, found none",
                        probe->path);
     if (code > 0) {
         code = check_config(folder, config, type, error);

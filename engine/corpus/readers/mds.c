@@ -192,7 +192,7 @@ static int begin_typed(struct walking *walking, struct rp_sink *sink, struct rp_
     if (ids->is_bytes && type == RP_TOKEN_NONE)
         return rp_fail(error, -RP_E_FORMAT,
                        "declare the type that was written: `dtype:` (--dtype) i64, i32 or u16",
-                       "%s: column `%s` holds bytes, and nothing says how wide a token is",
+                       "%s: column `%s` holds bytes, and the width of a token is not given",
                        walking->probe->path, ids->name);
     return type == RP_TOKEN_NONE ? 0 : begin(walking, type, sink, error);
 }

@@ -17,7 +17,7 @@ static void warn_of_no_index(const struct rp_folder *folder, const char *name)
         return;
     char *index = rp_asprintf("%.*s.idx", (int)strlen(name) - 4, name);
     if (index && !rp_folder_has(folder, index))
-        rp_log(RP_LOG_WARNING, "%s/%s: left out: it has no .idx beside it, as others there have",
+        rp_log(RP_LOG_WARNING, "%s/%s: left out: it has no .idx next to it, as others there have",
                folder->path, name);
     free(index);
 }

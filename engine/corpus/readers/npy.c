@@ -49,8 +49,8 @@ static int claim(const struct rp_probe *probe, char why[256], struct rp_error *e
     if (!probe->is_declared)
         return 0;
     return rp_readers_refuse(probe, "no numpy header, though it was declared npy",
-                             "OLMo's .npy files have none: declare them olmo where a .csv.gz is "
-                             "beside them, else raw, with dtype and eos",
+                             "OLMo's .npy files have none: declare them olmo if a .csv.gz is next "
+                             "to them, else raw, with dtype and eos",
                              error);
 }
 

@@ -47,7 +47,7 @@ static int claim(const struct rp_probe *probe, char why[256], struct rp_error *e
 {
     bool is_compressed;
     snprintf(why, 256,
-             "it is a .npy without a header, with the .csv.gz of its documents beside it");
+             "it is a .npy without a header, with the .csv.gz of its documents next to it");
     if (!probe->is_declared && !rp_text_has_suffix(probe->path, ".npy"))
         return 0;
     if (!memcmp(probe->head, RP_NUMPY_MAGIC, 6))
@@ -200,7 +200,7 @@ static int walk(const struct rp_probe *probe, const struct rp_reader_options *op
     if (code == 0 && !path)
         code = rp_fail(error, -RP_E_FORMAT,
                        "copy it there, or declare the tokens as raw: `--format raw --eos ID`",
-                       "%s: expected the rows of its documents beside it, NAME.csv.gz, found none",
+                       "%s: expected the rows of its documents next to it, NAME.csv.gz, found none",
                        probe->path);
     rows.path = path;
     rows.tokens = code == 0 ? probe->bytes / rp_token_width(layout.type) : 0;

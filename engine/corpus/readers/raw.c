@@ -18,7 +18,7 @@ static int claim(const struct rp_probe *probe, char why[256], struct rp_error *e
                                  error);
     if (!memcmp(probe->head, "MMIDIDX\0\0", 9))
         return rp_readers_refuse(probe, "a Megatron index, though it was declared raw",
-                                 "give the .bin beside it, and no format", error);
+                                 "give the .bin next to it, and no format", error);
     return 1;
 }
 

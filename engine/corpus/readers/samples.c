@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* samples — see samples.h. */
 #include "corpus/readers/samples.h"
 
 #include <inttypes.h>

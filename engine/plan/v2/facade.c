@@ -229,7 +229,7 @@ int rp_v2_check_steps(struct rp_plan_v2 *v2, const struct rp_numbering *numberin
             return 0;
         uint64_t step_rows = part->step_rows, before = row - (row - part->row) % step_rows;
         return rp_fail(error, -RP_E_CONFIG,
-                       "nothing was changed; end the stage before at one of these two rows "
+                       "the run is unchanged; end the stage before at one of these two rows "
                        "(`until: row N`), start at the first row of a step, or turn drop_last off",
                        "drop_last: the stage of another seq_len begins at row %" PRIu64
                        ", inside of a step, and the rows of that step before it would be lost: "
@@ -318,7 +318,7 @@ static int go_to(struct rp_plan_v2 *v2, struct rp_v2_parts *parts, const void *t
 static int fail_unknown(const struct rp_plan_v2 *v2, uint64_t row, struct rp_error *error)
 {
     return rp_fail(error, -RP_E_MISMATCH,
-                   "nothing was changed; start from a checkpoint, whose contract has them",
+                   "the run is unchanged; start from a checkpoint, whose contract has them",
                    "the records of rows before row %" PRIu64
                    " are not known, so rows after row %" PRIu64 " cannot be planned",
                    v2->known_from, row);

@@ -59,7 +59,7 @@ static int refuse(const struct rp_record_pair *pair, const struct name *name,
     const struct rp_field *had = &pair->field[0], *has = &pair->field[1];
     return rp_fail(
         error, -RP_E_MISMATCH,
-        "nothing was changed; set it back: a stage that is over never changes. To change "
+        "the run is unchanged; set it back: a stage that is over never changes. To change "
         "it from here on, add a stage",
         "%s of source %s in stage %" PRIu32 " (from row %" PRIu64
         ") differs: the state has %.*s, this run has %.*s",

@@ -173,7 +173,7 @@ static int list_records(const struct rp_plan_v2 *v2, uint64_t row, struct rp_v2_
     *records = (struct rp_v2_records){NULL, 0};
     visit(&contract, measure, &sizes);
     if (sizes.records > sizes.lines)
-        return rp_fail(error, -RP_E_CORRUPT, "nothing was changed; take an older checkpoint",
+        return rp_fail(error, -RP_E_CORRUPT, "the run is unchanged; take an older checkpoint",
                        "the contract has a record number %" PRIu64 ", and %" PRIu32
                        " lines of records",
                        sizes.records - 1, sizes.lines);

@@ -8,7 +8,7 @@ static int fail_damaged(const struct rp_feed *feed, uint32_t source, uint64_t do
                         struct rp_error *error)
 {
     return rp_fail(error, -RP_E_CORRUPT,
-                   "what was delivered so far is valid; repair or rebuild this source's index",
+                   "rows delivered so far are valid; repair or rebuild this source's index",
                    "source %s: the index entry of document %" PRIu64 " is damaged",
                    rp_calendar_source_name(feed->calendar, source), document);
 }

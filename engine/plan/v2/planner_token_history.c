@@ -105,7 +105,7 @@ uint32_t rp_token2_history_of(const struct rp_calendar *calendar, uint64_t next_
 
 /* ---- the stage that differs ------------------------------------------------------------------ */
 
-#define STAGES_HINT "nothing was changed; set the stages back: those that are begun never change"
+#define STAGES_HINT "the run is unchanged; set the stages back: those that are begun never change"
 
 /* A line NAME=VALUE. */
 struct line {
@@ -141,7 +141,7 @@ static int compare_stages(const struct rp_token2_resume *resume, const struct en
         if (!equal)
             return rp_fail(
                 resume->error, -RP_E_MISMATCH,
-                "nothing was changed; set it back: a stage that is begun never changes. To "
+                "the run is unchanged; set it back: a stage that is begun never changes. To "
                 "change it from here on, add a stage",
                 "%.*s of the stage from row %" PRIu64
                 " differs: the state has %.*s, this run has %.*s",
@@ -211,7 +211,7 @@ int rp_token2_match_stages(const struct rp_token2_resume *resume,
         return code;
     return rp_fail(
         resume->error, -RP_E_MISMATCH,
-        "nothing was changed; set the stages back as they were in this run's config, or "
+        "the run is unchanged; set the stages back as they were in this run's config, or "
         "continue with the checkpoint, whose contract lists them",
         "the stages differ: one that begins at row %" PRIu64 " or before is not as it was", oldest);
 }

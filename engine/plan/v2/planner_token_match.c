@@ -49,7 +49,7 @@ static int compare(const struct rp_token2_resume *resume, const char *field, con
     char hint[256];
     if (strcmp(had.text, has.text) == 0)
         return 0;
-    snprintf(hint, sizeof hint, "nothing was changed; %s", remedy);
+    snprintf(hint, sizeof hint, "the run is unchanged; %s", remedy);
     return rp_fail(resume->error, -RP_E_MISMATCH, hint,
                    "%s%s%s differs: the state has %s, this run has %s", field, of[0] ? " of " : "",
                    of, had.text, has.text);
@@ -170,13 +170,13 @@ static int match_removed(struct rp_token2_resume *resume, uint32_t j, uint32_t p
     resume->removed++;
     if (had->weight > 0)
         return rp_fail(resume->error, -RP_E_MISMATCH,
-                       "nothing was changed; add it to the config again, and set its weight to 0 "
+                       "the run is unchanged; add it to the config again, and set its weight to 0 "
                        "at a stage before it leaves",
                        "source %s is not in the config, and the state has it with weight %" PRIu32,
                        had->name, had->weight);
     if (pieces > 0)
         return rp_fail(resume->error, -RP_E_MISMATCH,
-                       "nothing was changed; add it to the config again with weight 0: it may "
+                       "the run is unchanged; add it to the config again with weight 0: it may "
                        "leave once its last document is in a row",
                        "source %s is not in the config, and %" PRIu32
                        " of its documents wait for rows",
@@ -283,9 +283,9 @@ static int refuse_reached(const struct rp_token2_resume *resume, uint32_t j,
     uint64_t row = resume->token.header.window_end;
     bool is_raised = is_reached(had, state);
     return rp_fail(resume->error, -RP_E_MISMATCH,
-                   is_raised ? "nothing was changed; stop this engine, and start it with "
+                   is_raised ? "the run is unchanged; stop this engine, and start it with "
                                "`--state FILE` of this state: the new limits hold from there on"
-                             : "nothing was changed; set the limits back, or to more than it has "
+                             : "the run is unchanged; set the limits back, or to more than it has "
                                "read",
                    "the limits of source %s differ: the state has %s, this run has %s; at row "
                    "%" PRIu64 " it has read %" PRIu32 " epochs and %" PRIu64 " tokens, %s",
@@ -372,10 +372,11 @@ static int match_shares(const struct rp_token2_resume *resume, const struct rp_c
     rp_calendar_shares(calendar, header->window_first, shares);
     for (uint32_t j = 0; j < header->source_count && code == 0; j++)
         if (!resume->sources[j] && shares[j] > 0)
-            code = rp_fail(resume->error, -RP_E_MISMATCH,
-                           "nothing was changed; add it to the config again until the ramp is over",
-                           "source %s is not in the config, and a ramp still gives it a share",
-                           resume->names[j]);
+            code = rp_fail(
+                resume->error, -RP_E_MISMATCH,
+                "the run is unchanged; add it to the config again until the ramp is over",
+                "source %s is not in the config, and a ramp still gives it a share",
+                resume->names[j]);
     free(shares);
     return code;
 }
@@ -390,7 +391,7 @@ static int match_window(const struct rp_token2_resume *resume, const struct rp_c
     if (next >= header->window_end)
         return 0;
     char hint[96];
-    snprintf(hint, sizeof hint, "nothing was changed; let it begin at row %" PRIu64 " or later",
+    snprintf(hint, sizeof hint, "the run is unchanged; let it begin at row %" PRIu64 " or later",
              header->window_end);
     return rp_fail(resume->error, -RP_E_MISMATCH, hint,
                    "a stage begins at row %" PRIu64 ", and the state is at row %" PRIu64
@@ -409,7 +410,7 @@ static int match_history(const struct rp_token2_resume *resume, const struct rp_
                                           text);
     if (bytes == token->header.history_bytes && strcmp(text, token->history) == 0)
         return 0;
-    return RP_TOKEN_DAMAGED(resume->error, ": its history is not that of its stages and records");
+    return RP_TOKEN_DAMAGED(resume->error, ": its history differs from its stages and records");
 }
 
 /* Stages that are begun may name a source that left the config without a word. */
@@ -421,11 +422,12 @@ static int match_names(const struct rp_token2_resume *resume)
                strcmp(resume->spec->sources[s].name, resume->names[j]) != 0)
             s++;
         if (s == resume->spec->source_count)
-            return rp_fail(resume->error, -RP_E_MISMATCH,
-                           "nothing was changed; name it with the weight that it had in `sources`: "
-                           "`removed: {NAME: WEIGHT}`",
-                           "source %s is not in the config, and stages that are begun name it",
-                           resume->names[j]);
+            return rp_fail(
+                resume->error, -RP_E_MISMATCH,
+                "the run is unchanged; name it with the weight that it had in `sources`: "
+                "`removed: {NAME: WEIGHT}`",
+                "source %s is not in the config, and stages that are begun name it",
+                resume->names[j]);
     }
     return 0;
 }
@@ -444,7 +446,7 @@ int rp_token2_match_calendar(const struct rp_token2_resume *resume,
         code = rp_token2_match_stages(resume, calendar);
     if (code == 0 && !rp_hash128_equal(header->records, chains.records))
         code = rp_fail(resume->error, -RP_E_MISMATCH,
-                       "nothing was changed; continue with the state's own checkpoint",
+                       "the run is unchanged; continue with the state's own checkpoint",
                        "the records before row %" PRIu64
                        " differ: chain B of the state is %s, of this run %s",
                        header->next_row, hex128(header->records).text, hex128(chains.records).text);

@@ -209,7 +209,7 @@ static int check_weights(const struct rp_token2_resume *resume)
     for (uint32_t i = 0; i < spec->stage_count; i++)
         if (spec->stages[i].from == row && (spec->stages[i].sets & RP_SETS_WEIGHTS))
             return rp_fail(resume->error, -RP_E_MISMATCH,
-                           "nothing was changed; give the weights in that stage, or without it",
+                           "the run is unchanged; give the weights in that stage, or without it",
                            "other weights from row %" PRIu64
                            " on: a stage that begins there sets weights itself",
                            row);
@@ -300,9 +300,9 @@ static int open_extended(const struct rp_token2_resume *resume, const char *reco
         return 0;
     if (resume->token.header.next_row == 0)
         return rp_fail(resume->error, -RP_E_MISMATCH,
-                       grows ? "nothing was delivered: begin a new stream, which has them, or "
+                       grows ? "no batch was delivered: begin a new stream, which has them, or "
                                "continue without them: `grow: false`"
-                             : "nothing was delivered: begin a new stream, which has them",
+                             : "no batch was delivered: begin a new stream, which has them",
                        "%s: the state is at row 0, where all is begun",
                        grows ? "documents were appended" : "other weights");
     int code = reweights ? check_weights(resume) : 0;
@@ -323,7 +323,7 @@ static int check_window(const struct rp_token2_resume *resume, const struct rp_c
         rp_token2_history_excludes(resume->token.history, header->window_first))
         return 0;
     return rp_fail(resume->error, -RP_E_MISMATCH,
-                   "nothing was changed; continue with the state's own checkpoint, whose contract "
+                   "the run is unchanged; continue with the state's own checkpoint, whose contract "
                    "has the records",
                    "the state is inside a deal window that may begin with a record, at row %" PRIu64
                    ", and the records are not known",

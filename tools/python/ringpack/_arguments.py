@@ -135,8 +135,8 @@ def check_needs_no_engine(start_engine: Optional[bool], options: Mapping[str, An
         if name in PARAMETERS:
             raise TypeError(f"{name}={value!r}: only an engine that starts here takes it")
         raise TypeError(
-            f"{name}: no parameter of Loader (keys of the config are taken where config or corpus "
-            f"is given, too){suggestion(name, PARAMETERS)}"
+            f"{name}: no parameter of Loader (keys of the config need `config` or "
+            f"`corpus`){suggestion(name, PARAMETERS)}"
         )
 
 

@@ -61,7 +61,7 @@ def real_lengths_of(batch: "Batch") -> Any:
 def _window(window: Optional[int]) -> Optional[int]:
     found = whole("window", window)
     if found is not None and found < 1:
-        raise ValueError(f"window is {found}: expected 1 or more tokens, of which one is the own")
+        raise ValueError(f"window is {found}: expected 1 or more tokens, with the own one")
     return found
 
 

@@ -34,7 +34,7 @@ def engine_command(
     if not isinstance(config, (str, os.PathLike, type(None))):
         raise UsageError(
             f"config is of type {type(config).__name__}: expected the path of a YAML config",
-            "the keys of a config are arguments, too: Loader(**config); sources go by name: "
+            "the keys of a config are arguments as well: Loader(**config); sources go by name: "
             "Loader(corpus=...)",
         )
     arguments, text = ([], None) if corpus is None else _sources(corpus)

@@ -56,7 +56,7 @@ def find_program() -> str:
     found = beside if os.path.exists(beside) else shutil.which("ringpack")
     if found is None:
         raise RingpackError(
-            "the program `ringpack` was not found beside the package or in PATH",
+            "the program `ringpack` was not found next to the package or in PATH",
             "`pip install --force-reinstall` of the wheel brings it back, `pip install "
             "./tools/python` in a clone builds it; or set RINGPACK",
         )
@@ -370,7 +370,7 @@ class Engine:
         return UsageError(
             f"{name}: neither a parameter of Loader nor a key of the config"
             + suggestion(name, keys),
-            "nothing was started; `ringpack config keys` lists the keys and their values",
+            "no engine was started; `ringpack config keys` lists the keys and their values",
         )
 
     def runs(self) -> bool:

@@ -203,7 +203,8 @@ def _open() -> ctypes.CDLL:
         "libringpack.so cannot be loaded: " + "; ".join(failures),
         why_unsuitable()
         or "`pip install --force-reinstall` of the wheel brings it back, `pip install "
-        "./tools/python` in a clone builds it; or set RINGPACK_LIBRARY to what CMake built",
+        "./tools/python` in a clone builds it; or set RINGPACK_LIBRARY to the library that "
+        "CMake built",
     )
 
 

@@ -32,7 +32,7 @@ class StageOptions(TypedDict, total=False):
     window: Number
     """documents to choose from (lookahead), or open rows (best_fit)"""
     fill: Literal["pad", "split"]
-    """what closes the last gap of a row"""
+    """fill of the last gap of a row"""
     spread: Number
     """documents longer than a row whose rows alternate"""
     align: Number
@@ -65,9 +65,9 @@ class StreamOptions(TypedDict, total=False):
     window: Number
     """documents to choose from (lookahead), or open rows (best_fit)"""
     fill: Literal["pad", "split"]
-    """what closes the last gap of a row: padding, or a document cut to fit"""
+    """fill of the last gap of a row: padding, or a document cut to fit"""
     long_doc: Literal["split", "truncate", "drop"]
-    """what becomes of documents longer than a row"""
+    """treatment of documents longer than a row"""
     max_docs_per_row: Number
     """most fragments in a row"""
     align: Number
@@ -101,9 +101,9 @@ class CheckpointOptions(TypedDict, total=False):
     checkpoint_keep: Number
     """how many of the newest positions keep a checkpoint"""
     checkpoint_keep_every: Number
-    """history: also keep the oldest checkpoint of every so many steps; 0 = none"""
+    """history: also keep the oldest checkpoint of every N steps; 0 = none"""
     checkpoint_scrub_seconds: Number
-    """kept checkpoints and copies are read again once in so many seconds; 0 = never"""
+    """kept checkpoints and copies are read again once in this number of seconds; 0 = never"""
     checkpoint_contents: bool
     """also save the prefetched rows, so that a resumed run starts without reading the corpus"""
     checkpoint_mirror_dir: FilePath
@@ -119,7 +119,7 @@ class AlertOptions(TypedDict, total=False):
     alert_starved_ms: Number
     """alert when a trainer waits so long for a batch; 0 = never"""
     alert_skew_rows: Number
-    """alert when ranks of this node are so many of their rows apart; 0 = never"""
+    """alert when ranks of this node are this number of their rows apart; 0 = never"""
     alert_disk_free: Number
     """alert when less room is left for checkpoints, copies or the cache; 0 = never"""
 
@@ -144,7 +144,7 @@ class RunOptions(TypedDict, total=False):
     num_epochs: Union[Number, Literal["endless"]]
     """times that every source is read; 0 or endless: without end"""
     vocab_size: Number
-    """token ids must lie below it"""
+    """token ids must be below it"""
     global_batch_size: Number
     """rows of a step; a multiple of batch_size * dp_world_size"""
     ranks: Number
@@ -187,7 +187,7 @@ class RunOptions(TypedDict, total=False):
     o_direct: Literal["auto", "on", "off"]
     """read past the page cache (O_DIRECT)"""
     verify_blocks: Literal["auto", "on", "off"]
-    """compare what is read with the hashes of the sidecars; auto = where there are any"""
+    """compare all reads with the hashes of the sidecars; auto = if a shard has a sidecar"""
     index: FilePath
     """NAME.rpi: one index of all sources, so that a start opens no shard; else a directory of
     sidecars"""
@@ -196,7 +196,7 @@ class RunOptions(TypedDict, total=False):
     index_dir: FilePath
     """older name of `index`, for a directory"""
     cache_dir: FilePath
-    """directory of what is fetched from object stores: indexes, sidecars, blocks"""
+    """directory for files fetched from object stores: indexes, sidecars, blocks"""
     cache_bytes: Number
     """blocks of objects kept in cache_dir, by all engines that use it"""
     log_format: Literal["text", "json", "plain"]

@@ -152,7 +152,7 @@ class Passing(Positioned):
                 self._told = True
                 logger().info(
                     "this loop begins at row 0 again; the one before it was left at row %d, where "
-                    "restart=False goes on",
+                    "restart=False continues",
                     self.next_row,
                 )
             self.reset()
@@ -226,6 +226,6 @@ class Passing(Positioned):
             raise UsageError(
                 f"epoch {epoch} was asked for, and the stream has ended",
                 "give num_epochs to the engine; one loop goes through all of them, and "
-                "batch.epoch says which one a batch is of. restart=True begins each loop anew",
+                "batch.epoch is its epoch. restart=True begins each loop at the first row",
             )
 

@@ -123,4 +123,4 @@ def pin_ring(client: Any, asked: bool = True) -> None:
     if torch.cuda.is_available():
         client.pins = Pins(torch, asked)
     elif asked:
-        logger().warning("pin_memory=True: torch has no GPU here, nothing is page-locked")
+        logger().warning("pin_memory=True: torch has no GPU here, no memory is page-locked")

@@ -262,8 +262,8 @@ class Placed:
             except CheckpointMismatchError as failure:
                 if waited > _STRANGE_S:
                     raise CheckpointMismatchError(
-                        f"no engine serves the stream of this loader (run {run}), and that of run "
-                        f"{name} serves another one: {failure.args[0]}",
+                        f"no engine serves the stream of this loader (run {run}), and the "
+                        f"engine of run {name} serves another one: {failure.args[0]}",
                         failure.hint,
                     ) from None
             except PASSING:

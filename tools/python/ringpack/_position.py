@@ -39,7 +39,7 @@ class Positioned(Attached):
             if self._token is None:
                 raise UsageError(
                     "this loader is attaching for the first time: its position is not known yet",
-                    "nothing was read by then, so there is nothing to save",
+                    "no batch was read by then, so it has no position to save",
                 )
             return Left(self._token, len(self._token))
         self.attach()

@@ -327,7 +327,7 @@ def check_agreement(facts: Sequence[Facts]) -> str:
     missing = set(range(first["dp_world_size"])) - {found["dp_rank"] for found in facts}
     if missing:
         raise CheckpointMismatchError(
-            f"dp_rank: nobody has {', '.join(map(str, sorted(missing)))} of "
+            f"dp_rank: no process has {', '.join(map(str, sorted(missing)))} of "
             f"{first['dp_world_size']}",
             "gather from every process of the job, and give each its own dp_rank",
         )
@@ -363,7 +363,7 @@ def _find_replica(
     replicas = 1 if replicas is None else _number(replicas)
     if replicas > 1 and (replica is None or (launched and dp_rank is None)):
         raise UsageError(
-            f"replicas={replicas}: which of them this process is, and of which rank, is not known",
+            f"replicas={replicas}: the replica and the rank of this process are not known",
             "give dp_rank, dp_world_size and replica",
         )
     replica = 0 if replica is None else _number(replica)

@@ -48,18 +48,18 @@ def token_of(state: Mapping[str, Any]) -> bytes:
     if not isinstance(state, Mapping):
         raise UsageError(
             f"the state is of type {type(state).__name__}: expected a dict",
-            "give what state_dict() returned",
+            "give the return value of state_dict()",
         )
     if STATE_KEY not in state:
         raise UsageError(
             f"the state has no {STATE_KEY!r}: found {', '.join(map(str, state)) or 'nothing'}",
-            "give what state_dict() returned",
+            "give the return value of state_dict()",
         )
     token = bytes_in(state)
     if not any(token):  # a place that was made for a state, and into which none was loaded
         raise UsageError(
             f"{STATE_KEY} is empty: {len(token)} bytes, none but zeros",
-            "load the checkpoint first, then give what state_dict() returned",
+            "load the checkpoint first, then give the return value of state_dict()",
         )
     # After the token's own length is padding of state_dict, or tokens of other streams.
     return token[: length_of(token)]
@@ -86,7 +86,8 @@ def _bytes_of(value: Any) -> bytes:
             return base64.b64decode(value, validate=True)
         except ValueError:
             raise UsageError(
-                f"{STATE_KEY} is text, but not base64", "give what state_dict(text=True) returned"
+                f"{STATE_KEY} is text, but not base64",
+                "give the return value of state_dict(text=True)",
             ) from None
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
@@ -96,7 +97,7 @@ def _bytes_of(value: Any) -> bytes:
     if array.ndim != 1 or (array.size and array.dtype.kind not in "uif"):
         raise UsageError(
             f"{STATE_KEY} is of type {type(value).__name__}: expected text, or bytes as an array",
-            "give what state_dict() returned",
+            "give the return value of state_dict()",
         )
     return array.astype(numpy.uint8).tobytes()
 

@@ -345,7 +345,7 @@ def describe_token(token: bytes) -> dict[str, Any]:
     except struct.error:
         raise CorruptError(
             f"state token: its records do not fill its {len(token)} bytes",
-            "nothing was changed; take another state token or an older checkpoint",
+            "the run is unchanged; take another state token or an older checkpoint",
         ) from None
 
 

@@ -443,7 +443,7 @@ class Batch(Mapping[str, Any]):
             raise ReleasedError(
                 f"the state after batch {self.number} is no longer known: it is older than the "
                 "last 32 that were taken",
-                "call state_dict() of a batch earlier, and keep what it returns",
+                "call state_dict() of a batch earlier, and keep its return value",
             )
         return state_in_form(token, form.client.state_bytes, form.kind, text)
 
@@ -477,7 +477,7 @@ class Batch(Mapping[str, Any]):
     __hash__ = object.__hash__
 
     def __reduce__(self) -> Any:
-        raise TypeError("a batch lies in shared memory and cannot be pickled: send batch.copy()")
+        raise TypeError("a batch is in shared memory and cannot be pickled: send batch.copy()")
 
     def __repr__(self) -> str:
         state = f" ({self._why})" if self.closed else ""

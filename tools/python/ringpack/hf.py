@@ -162,7 +162,7 @@ class _Batches:
                 "load its weights (from_pretrained) into a new run that begins at row 0; or write "
                 f"the position to {beside}: ringpack.export_state(state, path)",
             )
-        logger().info("the loader goes on at the position of %s", checkpoint)
+        logger().info("the loader continues at the position of %s", checkpoint)
 
     def begin(self) -> "_Batches":
         args, loader = self._trainer.args, self._loader

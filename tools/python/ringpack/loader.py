@@ -416,7 +416,7 @@ class Loader(Streamed):
             self._trail.popleft()
 
     def _where_to_look(self) -> str:
-        return f"`ringpack stat {self.run}` tells what the engine waits for"
+        return f"`ringpack stat {self.run}` shows where the engine waits"
 
 
 PARAMETERS.update(Loader.__init__.__kwdefaults__ or {})

@@ -83,7 +83,7 @@ def dataloaders(args: Any, *, valid: Optional[Corpus] = None, **arguments: Any) 
     if consumed % rows:
         raise UsageError(
             f"consumed_train_samples is {consumed}, and no multiple of global_batch_size {rows}",
-            "go on with the global batch size of the checkpoint; ringpack changes it by a stage "
+            "continue with the global batch size of the checkpoint; ringpack changes it by a stage "
             "(stages.md), and not by --rampup-batch-size",
         )
     form: dict[str, Any] = {"seq_len": args.seq_length, "batch_size": args.micro_batch_size}

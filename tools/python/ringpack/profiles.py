@@ -327,7 +327,7 @@ def split_of(name: Optional[str], given: Optional[str]) -> str:
     needed = PROFILES[name].split if name in PROFILES else None
     if needed is not None and given not in (None, needed):
         raise UsageError(
-            f"profile {name} gives documents end to end, of which each is split, and cp_split is "
+            f"profile {name} gives documents end to end, each of them split, and cp_split is "
             f"{given!r}",
             f"cp_split={needed!r}, or another profile",
         )
@@ -363,7 +363,7 @@ def check_sections(
     if profile.labels is not None and profile.labels != label_mode % 2:  # ACROSS_CUTS is shifted
         modes = "shifted", "aligned", "shifted"
         raise UsageError(
-            f"profile {name} needs {modes[profile.labels]} labels; those of the run are "
+            f"profile {name} needs {modes[profile.labels]} labels; the run has "
             f"{modes[label_mode]}",
             hint,
         )

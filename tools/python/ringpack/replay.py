@@ -223,7 +223,7 @@ class Replay:
     def _start_engine(self, said: dict[str, Any], token: str) -> None:
         """Start an engine of all ranks that begins at a token, writes no checkpoints and has a run
         directory that only this object knows."""
-        assert self._place is not None, "the token lies there"
+        assert self._place is not None, "the token is there"
         own = {
             "run-dir": self._place.name,
             "state": token,

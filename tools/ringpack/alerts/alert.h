@@ -14,8 +14,8 @@
  *   engine_silent  for RP_ALERT_SILENCE_NS it answers no    it answers           0
  *                  question
  *
- * A value that is neither bad nor good, or not known, changes nothing; nothing but the last two
- * kinds and free_bytes is known of an engine that does not answer. An alert ends at a good
+ * A value that is neither bad nor good, or not known, changes no state. Only the last two kinds and
+ * free_bytes are known while an engine does not answer. An alert ends at a good
  * check if no check was bad for the time in the last column. So a value that moves about
  * its limit, or is bad now and then, is one alert:
  *
@@ -57,7 +57,7 @@ struct rp_alert_limits {
 /* The findings of a check. */
 struct rp_alert_view {
     bool answers;
-    bool is_running; /* else no trainer is served, and waits and skew say nothing */
+    bool is_running; /* else no trainer is served, and waits and skew are not known */
     uint64_t starved_ns, skew_rows;
     uint64_t free_bytes; /* RP_FREE_UNKNOWN: no disk has answered recently */
     bool save_failed, copy_failed, engine_failed;

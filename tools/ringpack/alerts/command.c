@@ -149,7 +149,8 @@ static void follow(struct rp_alert_command *command, struct slot *slot, bool is_
     pid_t ended = waitpid(slot->pid, &status, WNOHANG);
     if (ended > 0)
         say_end(command, slot, status);
-    if (ended > 0 || (ended < 0 && errno == ECHILD)) { /* SIGCHLD is ignored: nothing is known */
+    if (ended > 0 ||
+        (ended < 0 && errno == ECHILD)) { /* SIGCHLD is ignored: the status is not known */
         set_pid(command, slot, 0);
         return;
     }

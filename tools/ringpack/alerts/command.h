@@ -48,7 +48,7 @@ struct rp_alert_command_counts {
 struct rp_alert_command_counts rp_alert_command_counts(struct rp_alert_command *command,
                                                        enum rp_alert_kind kind);
 
-/** Start the commands that were asked for, give those that run patience->end_ns to end, and kill
+/** Start the requested commands, give those that run patience->end_ns to end, and kill
  * the rest. NULL is fine. */
 void rp_alert_command_close(struct rp_alert_command *command);
 

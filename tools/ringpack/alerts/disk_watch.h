@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* disk_watch.h — how much room is left in a directory. A thread asks every few seconds, because
- * a call on a disk whose server is gone never returns; callers get the newest answer. */
+/* disk_watch.h — how much room is left in a directory. A thread queries it every few seconds,
+ * because a call on a disk whose server is gone never returns; callers get the newest answer. */
 #ifndef RP_TOOLS_DISK_WATCH_H
 #define RP_TOOLS_DISK_WATCH_H
 

@@ -8,7 +8,7 @@
 
 #include "cmd.h"
 
-#define DISK_PATIENCE_NS UINT64_C(60000000000) /* an older answer says nothing */
+#define DISK_PATIENCE_NS UINT64_C(60000000000) /* an older answer is not used */
 /* A trainer's first batch after it has attached may take longer: readers begin, rings are rebuilt.
  */
 #define FIRST_BATCH_NS UINT64_C(30000000000)

@@ -33,7 +33,7 @@
 struct rp_alert_keeper {
     struct rp_side_thread side; /* the first member: keeper_main() casts back from it */
     struct rp_engine_observer observer;
-    bool watches;    /* the config asks for alerts */
+    bool watches;    /* the config enables an alert */
     bool is_started; /* the thread is: the engine's thread's */
     struct rp_alert_task task;
     char *end;       /* the last message; NULL: the engine runs */
@@ -118,7 +118,7 @@ static void follow_child(struct rp_alert_keeper *keeper, const struct child *chi
 }
 
 /* Whether it ended by itself. Otherwise its commands are killed: also one that it had begun and not
- * told yet. A watcher that waits for a disk may outlive its SIGKILL: it is left. */
+ * reported yet. A watcher that waits for a disk may outlive its SIGKILL: it is left. */
 static bool bury_child(const struct child *child)
 {
     siginfo_t end = {.si_pid = 0};

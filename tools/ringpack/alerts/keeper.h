@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* keeper.h — keeps a watcher (watcher.h) beside the engine of this process, and its answers of
- * `ringpack stat` complete. `serve` calls it; an engine whose config asks for no alert gets no
+/* keeper.h — keeps a watcher (watcher.h) for the engine of this process, and its answers of
+ * `ringpack stat` complete. `serve` calls it; an engine whose config enables no alert gets no
  * watcher.
  *
  *   event                       action

@@ -55,7 +55,7 @@ struct rp_alert_task {
     enum rp_log_format log_format;
     char run[RP_RUN_NAME_BYTES];
     char run_dir[PATH_MAX]; /* "" = the default ones */
-    char program[PATH_MAX]; /* "" = alerts are logged, and nothing is run */
+    char program[PATH_MAX]; /* "" = alerts are logged, and no command is run */
     char command[RP_ALERT_COMMAND_BYTES];
 };
 

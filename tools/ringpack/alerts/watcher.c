@@ -36,7 +36,7 @@ struct watcher {
     struct rp_alert_task task;
     struct rp_alert_known told; /* the last message to the engine's process */
     struct rp_watch watch;
-    struct rp_alert_command *command; /* NULL = alerts are logged, and nothing is run */
+    struct rp_alert_command *command; /* NULL = alerts are only logged */
     struct rp_disk_watch *disks[RP_ALERT_DISKS_MAX];
     uint64_t failures_before[RP_ALERT_KINDS]; /* counts of commands of earlier watchers */
     uint64_t failures_of_disks;               /* failures that the disks were checked for */
@@ -154,7 +154,7 @@ static bool hurry_disks(struct watcher *watcher)
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-/* Whoever serves the run by now, an answer of another engine says nothing about this one. */
+/* Whoever serves the run by now, an answer of another engine is not about this one. */
 static const json_t *answer_of(struct watcher *watcher)
 {
     struct rp_watched *run = &watcher->watch.runs[0];
@@ -287,7 +287,7 @@ int rp_cmd_watch_alerts(int argc, char **argv)
     if (got != sizeof watcher->task) {
         free(watcher);
         (void)rp_fail(&error, -RP_E_USAGE, "`ringpack serve` starts it, if the config has alerts",
-                      "%s is for `ringpack serve` alone", argv[0]);
+                      "%s is only for `ringpack serve`", argv[0]);
         return rp_cmd_report(&error);
     }
     uint64_t pause_ns = 0;

@@ -7,12 +7,12 @@
  * most the few seconds that its commands get then. So no watcher is left without its engine,
  * however that ends. SIGTERM, SIGINT and SIGHUP are for the engine: the watcher ignores them.
  *
- * A question that the engine has not answered stays open, and no other is asked (watch/watch.h). So
+ * A question that the engine has not answered stays open, and no other is sent (watch/watch.h). So
  * an engine that is stopped gets one question, and has one connection of its watcher. */
 #ifndef RP_TOOLS_ALERT_WATCHER_H
 #define RP_TOOLS_ALERT_WATCHER_H
 
-#define RP_ALERT_WATCHER "watch-alerts" /* a verb that is in no list: `serve` alone types it */
+#define RP_ALERT_WATCHER "watch-alerts" /* a verb that is in no list: only `serve` types it */
 
 int rp_cmd_watch_alerts(int argc, char **argv);
 

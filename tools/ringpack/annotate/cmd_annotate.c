@@ -315,7 +315,7 @@ static int open_index(struct rp_index **index, const char *path, struct rp_error
                        "columns are kept in the index of a corpus, and the config names none");
     if (rp_url_is(path))
         return rp_fail(error, -RP_E_USAGE, "annotate the file, and copy it there",
-                       "the index is in a store, and nothing is written to stores");
+                       "the index is in a store, and ringpack does not write to stores");
     return rp_index_open(index, &options, error);
 }
 

@@ -242,10 +242,11 @@ static int find_first_row(struct rp_audit *audit, uint64_t end, struct rp_error 
 static int fail_without_config(struct rp_audit *audit, uint64_t row, struct rp_error *error)
 {
     audit->is_unproven = true;
-    return rp_fail(error, -RP_E_USAGE, "give the config of the run: `-c CONFIG`",
-                   "not proven: %s and %s cannot be compared any further: to tell what is in their "
-                   "rows before row %" PRIu64 " is to plan them again, and neither has a config",
-                   audit->sides[0].path, audit->sides[1].path, row);
+    return rp_fail(
+        error, -RP_E_USAGE, "give the config of the run: `-c CONFIG`",
+        "not proven: %s and %s cannot be compared any further: to know their rows before "
+        "row %" PRIu64 " is to plan them again, and neither has a config",
+        audit->sides[0].path, audit->sides[1].path, row);
 }
 
 static int fail_reweighted(struct rp_audit *audit, const struct rp_audit_side *early,

@@ -391,8 +391,8 @@ int rp_audit_digests_open(struct rp_audit_digests *digests, const char *path,
         code = sort_entries(digests, &sorted, &entries, error);
     if (code == 0 && sorted.count + sorted.gone_count == 0)
         code = rp_fail(error, -RP_E_FORMAT,
-                       "give what trainers wrote with digest_log; `ringpack journal` says what "
-                       "is in a chained file",
+                       "give a file that trainers wrote with digest_log; `ringpack journal` shows "
+                       "a chained file",
                        "%s: none of its entries is a digest", path);
     if (code == 0)
         code = add_all(digests, &sorted, error);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* digests_compare.c — digests of one run against those of another, or against a position:
+/* digests_compare.c — digests of one run against another run's, or against a position:
  *
  *   digests, digests             content and plan, at the rows at which intervals of both end
  *   digests, token or checkpoint the plan at the row of that position, if an interval ends there;

@@ -70,7 +70,7 @@ static int check(void *argument)
 /* The first shard that is an object in a store, or NULL. */
 static const struct rp_shard *find_object(const struct rp_corpus *corpus)
 {
-    for (uint32_t i = 0; i < rp_corpus_read_count(corpus); i++)
+    for (uint32_t i = 0; i < rp_corpus_data_count(corpus); i++)
         if (rp_corpus_shard(corpus, i)->url)
             return rp_corpus_shard(corpus, i);
     return NULL;
@@ -91,7 +91,7 @@ static int count_corpus(struct rp_bench *bench, struct rp_error *error)
         bench->documents += rp_source_documents(rp_corpus_source(bench->corpus, i));
         bench->tokens += rp_source_tokens(rp_corpus_source(bench->corpus, i));
     }
-    for (uint32_t i = 0; i < rp_corpus_read_count(bench->corpus); i++)
+    for (uint32_t i = 0; i < rp_corpus_data_count(bench->corpus); i++)
         bench->bytes += rp_corpus_shard(bench->corpus, i)->bytes;
     return bench->tokens ? 0 : rp_fail(error, -RP_E_FORMAT, NULL, "the corpus has no token");
 }

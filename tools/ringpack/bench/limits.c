@@ -228,7 +228,7 @@ static int read_files(struct reading *r, const struct window *window, struct rp_
 {
     int code = 0;
     do
-        for (uint32_t i = 0; i < rp_corpus_read_count(r->bench->corpus) && code >= 0; i++)
+        for (uint32_t i = 0; i < rp_corpus_data_count(r->bench->corpus) && code >= 0; i++)
             code = read_file(r, rp_corpus_shard(r->bench->corpus, i), window, error);
     while (code >= 0 && window && is_open(window) && r->bytes);
     return code;
@@ -260,7 +260,7 @@ int rp_bench_warm(struct rp_bench *bench, struct rp_error *error)
 
 int rp_bench_cool(struct rp_bench *bench, struct rp_error *error)
 {
-    for (uint32_t i = 0; i < rp_corpus_read_count(bench->corpus); i++) {
+    for (uint32_t i = 0; i < rp_corpus_data_count(bench->corpus); i++) {
         uint64_t bytes;
         int fd = rp_file_open_read(rp_corpus_shard(bench->corpus, i)->path, &bytes, error);
         if (fd < 0)

@@ -218,7 +218,7 @@ static int take_turns(struct saving *saving, double seconds, struct rp_error *er
             code = save(saving, &turn, error);
         if (code == 0 && rp_now_ns() - last_ns > WAIT_NS)
             return rp_fail(error, -RP_E_TIMEOUT, "give more ranks or a smaller global_batch_size",
-                           "no step ended within %.0f s, so there was nothing new to save",
+                           "no step ended within %.0f s, so there were no new rows to save",
                            (double)WAIT_NS / SECOND_NS);
         if (code == 0)
             continue;

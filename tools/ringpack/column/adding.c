@@ -93,7 +93,7 @@ static int fail_count(const struct rp_adding *adding, struct rp_error *error)
 }
 
 /* The next document and its list: the values are in *at. False: the next document is of another
- * shard than `shard`, or there is none. */
+ * shard than `shard`, or absent. */
 static int next_document(struct rp_adding *adding, uint32_t shard, bool *is_there,
                          struct rp_extent *extent, struct around *around, uint64_t *values,
                          struct rp_error *error)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* adding.h — one `ringpack column` on an open corpus: which documents of which shards have the
- * lists of a file. */
+/* adding.h — one `ringpack column` on an open corpus: finds the documents and shards of the
+ * lists in a file. */
 #ifndef RP_TOOLS_COLUMN_ADDING_H
 #define RP_TOOLS_COLUMN_ADDING_H
 

@@ -90,7 +90,7 @@ static size_t common_folder(const struct rp_adding *adding)
     return common;
 }
 
-/* Files are written next to shards; of objects, below a directory from which they can be copied. */
+/* Files are written next to shards; if these are objects, below a directory, to be copied from. */
 static int check_output(struct rp_adding *adding, struct rp_error *error)
 {
     const char *output = adding->choice->output;
@@ -99,7 +99,7 @@ static int check_output(struct rp_adding *adding, struct rp_error *error)
         if (shard->url && !output)
             return rp_fail(error, -RP_E_USAGE,
                            "give --output DIR, and copy the files from there to the store",
-                           "%s: nothing is written to a store", shard->path);
+                           "%s: ringpack does not write to stores", shard->path);
         if (!shard->url && output)
             return rp_fail(error, -RP_E_USAGE, "leave --output out",
                            "%s: a run looks for its columns next to it", shard->path);
@@ -409,7 +409,7 @@ static const struct rp_option options[] = {
     {RP_FLAG("bf16", struct arguments, choice.bf16), .help = "values of two bytes are bfloat16"},
     {RP_FLAG("replace", struct arguments, choice.replace), .help = "replace a column of this name"},
     {RP_FLAG("check", struct arguments, check),
-     .help = "compare the columns that the config names with their hashes, and write nothing"},
+     .help = "compare the columns that the config names with their hashes, and write no file"},
     {RP_FLAG("quiet", struct arguments, choice.quiet), .letter = 'q', .help = "print nothing"},
     {0}};
 
@@ -430,9 +430,9 @@ int rp_cmd_column(int argc, char **argv)
             "512 bytes. Tokens that separate documents have rows too. Several files are read in "
             "bytewise order of their names; if there are as many as shards, each must have the "
             "rows of its shard.\n\n"
-            "The column of PREFIX.bin is PREFIX.NAME.col, with a hash of each 4096 bytes; that of "
-            "an object is an object next to it. A run that uses it need not stop for a new column, "
-            "but it ends if one that it reads is replaced.",
+            "The column of PREFIX.bin is PREFIX.NAME.col, with a hash of each 4096 bytes; for an "
+            "object, it is an object next to it. A run that uses it need not stop for a new "
+            "column, but it ends if one that it reads is replaced.",
         .options = options,
         .takes = RP_TAKES_CONFIG,
         .check = check,

@@ -101,7 +101,7 @@ int rp_values_open_safetensors(struct rp_values *values, const char *name, struc
         return code;
     uint64_t length = rp_load_u64(head);
     if (length > HEADER_BYTES_MAX || length > bytes - sizeof head)
-        return rp_fail(error, -RP_E_FORMAT, "is it what its name says?",
+        return rp_fail(error, -RP_E_FORMAT, "does its format match its name?",
                        "%s: expected a header of safetensors, found %" PRIu64
                        " bytes of it in %" PRIu64,
                        values->path, length, bytes);
@@ -115,7 +115,7 @@ int rp_values_open_safetensors(struct rp_values *values, const char *name, struc
     if (code == 0)
         code = json_is_object(header)
                    ? find_tensor(values, name, header, bytes - values->at, error)
-                   : rp_fail(error, -RP_E_FORMAT, "is it what its name says?",
+                   : rp_fail(error, -RP_E_FORMAT, "does its format match its name?",
                              "%s: its header is no JSON: %s", values->path, reason.text);
     json_decref(header);
     free(text);

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* values — see values.h. */
 #include "column/values.h"
 
 #include <string.h>

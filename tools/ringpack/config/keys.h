@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* keys.h — `ringpack config`: the keys of a config listed, shown, checked, compared and written. It
- * reads configs and nothing else: only `contract` opens the corpus; `check`, `init` and `stream`
+ * reads only configs: only `contract` opens the corpus; `check`, `init` and `stream`
  * list its files. */
 #ifndef RP_TOOLS_CONFIG_KEYS_H
 #define RP_TOOLS_CONFIG_KEYS_H

@@ -25,7 +25,7 @@ const char *rp_keys_at_resume(const char *key)
         {"spread", "must stay"},
         {"deal", "must stay"},
         {"cost", "may change, a deal keeps the cost that it began with"},
-        {"stages", "may change, where they are not begun"},
+        {"stages", "may change, if they are not begun"},
         {"skip", "may change, for rows that are ahead"},
     };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)

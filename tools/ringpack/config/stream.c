@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream.c — `ringpack config stream`, the contract of a config as far as it follows from the
- * config alone, and `ringpack config contract`, which opens the corpus for the rest. Loaders expect
+/* stream.c — `ringpack config stream`, the contract of a config as far as it follows from only
+ * the config, and `ringpack config contract`, which opens the corpus for the rest. Loaders expect
  * them of the engine that they attach to. */
 #include <stdio.h>
 #include <stdlib.h>

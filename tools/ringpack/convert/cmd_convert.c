@@ -101,7 +101,7 @@ static const struct rp_option own_options[] = {
              "(default: the largest id decides, for forms other than text and jsonl)."},
     {RP_TEXT("eos", "ID|TOKEN", struct arguments, options.tokenizer.eos),
      .help = "the token that ends a document",
-     .more = "Default: that of the tokenizer. Rows of ids need it, or --no-append-eos."},
+     .more = "Default: the tokenizer's. Rows of ids need it, or --no-append-eos."},
     {RP_FLAG("no-append-eos", struct arguments, options.no_append_eos), .help = "do not append it"},
     {RP_TAKE("append-eos", NULL, struct arguments, options.no_append_eos, take_append_eos),
      .help = "append it (default)"},
@@ -203,7 +203,7 @@ static int run(struct arguments *arguments)
 
 /* The end of --help-all. */
 static const char forms[] =
-    "The order of documents is that of the inputs, and within a directory that of its own list of "
+    "Documents keep the order of the inputs, and within a directory the order of its own list of "
     "files (MDS, litData, datasets), or bytewise by path. The result depends neither on the number "
     "of workers nor on the parts. An input may be the URL of an object, of a pattern, or of a "
     "folder, which ends with a slash; each object is kept next to PREFIX while it is read.\n\n"

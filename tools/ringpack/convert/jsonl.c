@@ -150,7 +150,7 @@ static int check_mask(const struct rp_convert *convert, enum rp_ask ask, struct 
     return rp_fail(error, -RP_E_USAGE,
                    "leave it out, or train every token with --mask none; convert lines with masks "
                    "of their own one by one",
-                   "%s:%" PRIu64 ": %s %s: `%s` lines have the mask `%s` alone", convert->path,
+                   "%s:%" PRIu64 ": %s %s: `%s` lines have only the mask `%s`", convert->path,
                    convert->line, option, given,
                    is_preference         ? "chosen"
                    : ask == RP_ASK_CHATS ? "messages"

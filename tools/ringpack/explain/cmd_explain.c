@@ -206,7 +206,7 @@ int rp_cmd_explain(int argc, char **argv)
         .usage = RP_ORIGIN_USAGE,
         .help = "List the documents of a step or of rows, and the rows of a document or a text.",
         .notes =
-            "The stream is that of `-c CONFIG`, of a checkpoint (which keeps its config), or of "
+            "The stream is given by `-c CONFIG`, by a checkpoint (which keeps its config), or by "
             "the engine of RUN. No engine is needed or disturbed. Rows are planned from the "
             "nearest known row; a long way from row 0 is planned once, because landmarks are kept "
             "in cache_dir.\n\n"

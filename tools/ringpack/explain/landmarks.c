@@ -67,7 +67,7 @@ static void read_index(struct rp_landmarks *landmarks, uint64_t file_bytes, size
 }
 
 /* Find the tokens. Only their headers are read: rp_plan_load checks the one that is used.
- * Tokens without a plan digest, of an older version, are made anew. */
+ * Tokens without a plan digest, of an older version, are made again. */
 static void survey(struct rp_landmarks *landmarks, const struct rp_map *map, size_t bytes_max)
 {
     while (map->bytes - landmarks->end >= RP_STATE_HEAD_BYTES) {

@@ -9,8 +9,8 @@
  * cut or exchanged can only make planning longer. One process at a time adds to a file; others may
  * read it at the same time.
  *
- * From one landmark to the next so much is planned (documents read and rows made) as takes some
- * milliseconds, and more where tokens are large, so that the file is small against the index of the
+ * The plan from one landmark to the next (documents read and rows made) takes some
+ * milliseconds, and more if tokens are large, so that the file is small against the index of the
  * corpus. Rows would be no measure: a row may have one document or a thousand.
  *
  * Only tokens with a plan digest are landmarks, so that plans from one also have it; and only those

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* last_step.c — with drop_last the last step, which is not full, is not delivered.
  *
- * Whether the step of a row is full is known once its last row is planned. A second plan goes on
+ * Whether the step of a row is full is known once its last row is planned. A second plan continues
  * from the row, so the plan of the walk stays where it is. */
 #include <errno.h>
 #include <stdlib.h>

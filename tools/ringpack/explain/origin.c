@@ -206,7 +206,7 @@ static int compare_stream(const struct rp_origin *origin, const struct rp_walk *
         return 0;
     return rp_fail(error, -RP_E_MISMATCH,
                    "give a checkpoint of the engine, or the config that it was started with",
-                   "the engine serves the stream %s, and its config is now that of stream %s: the "
+                   "the engine serves the stream %s, and its config now gives stream %s: the "
                    "config or the corpus was changed since it was started",
                    origin->stream, hex);
 }

@@ -234,7 +234,7 @@ static int show_among(const struct search *search, uint32_t source, uint64_t fir
     int code = find_epochs(search, source, &epochs, error);
     rp_cmd_progress_begin(&progress, "searching documents", false);
     for (uint64_t d = first; code >= 0 && d <= last; d++) {
-        code = rp_interrupt_check("nothing was changed", error);
+        code = rp_interrupt_check("the run is unchanged", error);
         code = code < 0 ? code : has_text(search, source, d, error);
         rp_cmd_progress(&progress, d - first, last - first + 1);
         for (uint64_t e = epochs.first; code > 0 && e <= epochs.last; e++) {

@@ -100,8 +100,8 @@ int rp_cmd_state(int argc, char **argv)
         .name = "state",
         .usage = RP_ORIGIN_USAGE,
         .help = "Write the state token with which a step or a row begins.",
-        .notes = "The stream is that of `-c CONFIG`, of a checkpoint (which keeps its config), or "
-                 "of the engine of RUN. `serve --state FILE` starts there; so does a trainer that "
+        .notes = "The stream is given by `-c CONFIG`, by a checkpoint (which keeps its config), or "
+                 "by the engine of RUN. `serve --state FILE` starts there; so does a trainer that "
                  "is given the token. The run itself is not changed.",
         .options = own_options,
         .takes = RP_TAKES_CONFIG,

@@ -200,7 +200,7 @@ int rp_walk_next(struct rp_walk *walk, struct rp_row *row, struct rp_error *erro
             walk->landmarks.added > 0
                 ? "the landmarks that were saved stay: run it again to continue from "
                   "the last of them"
-                : "nothing was changed";
+                : "the run is unchanged";
         int stopped = rp_interrupt_check(safe, error);
         if (stopped < 0)
             return stopped;

@@ -36,8 +36,8 @@ struct rp_walk {
     uint64_t planned_rows, planned_ns; /* to reach rows */
 };
 
-/** Open the corpus and the plan of a config. `token` may be NULL; `contract`, the stream record of
- * its checkpoint, too. */
+/** Open the corpus and the plan of a config. `token` may be NULL; so may `contract`, the stream
+ * record of its checkpoint. */
 RP_MUST_CHECK int rp_walk_open(struct rp_walk *walk, const struct rp_config *config,
                                const void *token, size_t bytes, const struct rp_record *contract,
                                struct rp_error *error);

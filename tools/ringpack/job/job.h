@@ -29,7 +29,7 @@ RP_MUST_CHECK int rp_job_open(struct rp_job *job, const char *binary, bool verbo
                               struct rp_error *error);
 void rp_job_close(struct rp_job *job);
 /** The text of a message after an interrupt (interrupt.h). */
-#define RP_JOB_IS_SAFE "nothing is left behind"
+#define RP_JOB_IS_SAFE "no file is left behind"
 /** Path of a file of the job; the caller frees it. NULL when out of memory. */
 char *rp_job_path(const struct rp_job *job, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

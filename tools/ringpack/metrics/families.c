@@ -14,7 +14,7 @@ static const struct rp_family of_engine[] = {
     {"reads", RP_COUNTER, "reads", "reads", "Reads of token files or objects."},
     {"read_bytes", RP_COUNTER, "bytes", "read_bytes", "Bytes that were read."},
     {"short_reads", RP_COUNTER, "reads", "short_reads",
-     "Reads that gave less than was asked for, and were continued."},
+     "Reads that gave less than was requested, and were continued."},
     {"read_retries", RP_COUNTER, "retries", "read_retries",
      "Reads that failed and were tried again."},
     {"packers_replaced", RP_COUNTER, NULL, "packers_replaced",

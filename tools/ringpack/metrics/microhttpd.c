@@ -27,7 +27,7 @@ const struct rp_microhttpd *rp_microhttpd_load(struct rp_error *error)
     (void)rp_fail(
         error, -RP_E_RESOURCE,
         "install it (`apt-get install libmicrohttpd12`), or use `ringpack metrics --once`",
-        missing ? "nothing can be served: %s has no %s" : "nothing can be served: %s%s", LIBRARY,
+        missing ? "cannot serve metrics: %s has no %s" : "cannot serve metrics: %s%s", LIBRARY,
         missing ? missing : " was not found");
     return NULL;
 }

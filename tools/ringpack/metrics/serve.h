@@ -5,8 +5,8 @@
  *
  *   - One thread, so readers wait for each other and for a poll, never an engine for a reader: an
  *     engine is queried at most once in RP_SERVE_FRESH_NS, however many readers there are.
- *   - At most RP_SERVE_READERS_MAX connections, none older than some seconds: whoever reads or asks
- *     slowly is cut off. Only GET and HEAD are answered, and no request is stored. */
+ *   - At most RP_SERVE_READERS_MAX connections, none older than some seconds: whoever reads or
+ * sends slowly is cut off. Only GET and HEAD are answered, and no request is stored. */
 #ifndef RP_TOOLS_METRICS_SERVE_H
 #define RP_TOOLS_METRICS_SERVE_H
 

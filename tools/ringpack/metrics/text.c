@@ -195,7 +195,7 @@ static void put_states(const struct writer *to, const struct rp_watch *watch)
     for (size_t i = 0; i < watch->count; i++)
         fprintf(out, PREFIX "engine_up{run=\"%s\"} %d\n", watch->runs[i].run,
                 watch->runs[i].state == RP_WATCH_RUNNING);
-    put_head(to, "engine_state", &stateset, NULL, "What is known of the engine of the run.");
+    put_head(to, "engine_state", &stateset, NULL, "State of the engine of the run.");
     for (size_t i = 0; i < watch->count; i++)
         for (unsigned state = 0; state < RP_WATCH_STATE_COUNT; state++)
             fprintf(out, PREFIX "engine_state{run=\"%s\"," PREFIX "engine_state=\"%s\"} %d\n",
@@ -206,7 +206,7 @@ static void put_info(const struct writer *to, const struct rp_watch *watch)
 {
     FILE *out = to->out;
     static const char *const keys[] = {"version", "stream", "io"};
-    put_head(to, "engine", &info, NULL, "What does not change while an engine lives.");
+    put_head(to, "engine", &info, NULL, "Facts that do not change while an engine lives.");
     for (size_t i = 0; i < watch->count; i++) {
         const struct rp_watched *run = &watch->runs[i];
         if (run->state != RP_WATCH_RUNNING)

@@ -12,5 +12,5 @@ int rp_serve_run(struct rp_watch *watch, const struct rp_serve_place *place, int
     close(fd);
     return rp_fail(error, -RP_E_RESOURCE,
                    "build it with libmicrohttpd-dev, or use `ringpack metrics --once`",
-                   "nothing can be served: ringpack was built without libmicrohttpd");
+                   "cannot serve metrics: ringpack was built without libmicrohttpd");
 }

@@ -28,7 +28,7 @@ struct rp_job_layout {
 };
 
 /** Parse the text of the option. Parts that it leaves out are of the config; `pp` and `cp` are 1,
- * `vp` is 2 where it divides. -EINVAL: refused by name; -ENOMEM. Close it in any case. */
+ * `vp` is 2 if that divides. -EINVAL: refused by name; -ENOMEM. Close it in any case. */
 RP_MUST_CHECK int rp_layout_read(struct rp_job_layout *layout, const char *text,
                                  const struct rp_config *config, struct rp_error *error);
 void rp_layout_close(struct rp_job_layout *layout);

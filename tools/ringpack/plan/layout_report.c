@@ -84,7 +84,7 @@ static void print_pipelines(const struct rp_layout_tally *tally, int kind)
 {
     const struct rp_job_layout *layout = &tally->layout;
     if (kind == 0)
-        printf("  1F1B, %u stages: time of a step over that of equal micro-batches (without "
+        printf("  1F1B, %u stages: time of a step over the time with equal micro-batches (without "
                "bubble)\n",
                layout->pp);
     else

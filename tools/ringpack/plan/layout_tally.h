@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layout_tally.h — steps of a layout from lengths of documents alone: the time that ranks lose by
- * waiting, with rows as they are planned and with windows of steps dealt.
+/* layout_tally.h — steps of a layout from only the lengths of documents: the time that ranks lose
+ * by waiting, with rows as they are planned and with windows of steps dealt.
  *
  * Flow: rp_layout_tally_add for each planned row, then rp_layout_tally_end, then the reports. Only
  * the first steps are compared, LAYOUT_STEPS_MAX at most. All windows deal the same rows. Steps and

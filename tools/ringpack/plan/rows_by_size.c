@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rows_by_size.c — see rows_by_size.h. */
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stage_tally.c — the counts of stage_tally.h. */
 #include "plan/stage_tally.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
  * limits that are reached, rows that are withheld.
  *
  * Flow: opened after the plan went to its first row, called before and after each row, and ended.
- * A record after row 0 is a stage here, too. */
+ * A record after row 0 also counts as a stage here. */
 #ifndef RP_TOOLS_STAGE_TALLY_H
 #define RP_TOOLS_STAGE_TALLY_H
 

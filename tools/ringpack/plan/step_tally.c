@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* step_tally — see step_tally.h. */
 #include "plan/step_tally.h"
 
 #include <errno.h>

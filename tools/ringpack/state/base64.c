@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* base64.c — encodes and decodes the base64 of state files (state_search.h). */
 #include <stdlib.h>
 #include <string.h>
 

@@ -40,7 +40,7 @@ static char *directory_of(const char *path)
     return is_directory ? strdup(path) : rp_path_directory(path);
 }
 
-/* An export is told in the directory that the state is of, an import in the one that it goes to. */
+/* An export is journaled in the directory of the state, an import in the target directory. */
 static void journal_copy(const char *directory, const struct rp_saved_copy *copy,
                          const struct rp_state_info *info)
 {

@@ -46,9 +46,10 @@ int rp_saved_take_text(struct rp_saved_search *search, const char *text, struct 
 {
     size_t bytes;
     uint8_t *data = rp_base64_decode(text, &bytes);
-    int code = data ? rp_saved_take(search, data, bytes, error)
-                    : rp_fail(error, -RP_E_CORRUPT, "give what state_dict(text=True) returned",
-                              "%s: the text of %s is not base64", search->path, RP_STATE_KEY);
+    int code = data
+                   ? rp_saved_take(search, data, bytes, error)
+                   : rp_fail(error, -RP_E_CORRUPT, "give the return value of state_dict(text=True)",
+                             "%s: the text of %s is not base64", search->path, RP_STATE_KEY);
     free(data);
     return code;
 }

@@ -19,7 +19,7 @@ void rp_saved_choose_stream(const char *name)
     chosen = name;
 }
 
-/* The first header at `at` or behind it; `bytes` if there is none. */
+/* The first header at `at` or behind it; `bytes` if no header follows. */
 static size_t next_header(const uint8_t *data, size_t bytes, size_t at)
 {
     for (at = rp_align_up(at, 8); at + HEADER_BYTES <= bytes; at += 8)

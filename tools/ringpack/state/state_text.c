@@ -3,7 +3,7 @@
  *
  * JSON: the object {"ringpack_state": base64} anywhere in the text, as a trainer saves it within
  * its own state. safetensors: 8 bytes with the length of the description, the description, the
- * arrays. The token is the U8 array of that name, alone or as the last part of a name with dots, or
+ * arrays. The token is the U8 array of that name, or of a name with dots that ends with it, or
  * base64 in the metadata. */
 #include <errno.h>
 #include <inttypes.h>
@@ -53,7 +53,7 @@ static int take_object(struct rp_saved_search *search, const json_t *object, str
     if (!text)
         return 0;
     if (!json_is_string(text))
-        return rp_fail(error, -RP_E_CORRUPT, "give what state_dict(text=True) returned",
+        return rp_fail(error, -RP_E_CORRUPT, "give the return value of state_dict(text=True)",
                        "%s: %s is not text", search->path, RP_STATE_KEY);
     int code = rp_saved_take_text(search, json_string_value(text), error);
     return code < 0 || !fields ? code

@@ -26,7 +26,7 @@ const struct rp_curses *rp_curses_load(struct rp_error *error)
         return &functions;
     (void)rp_fail(error, -RP_E_RESOURCE,
                   "install it (`apt-get install libncursesw6`), or use `ringpack ps`",
-                  missing ? "nothing can be drawn: %s has no %s" : "nothing can be drawn: %s%s",
-                  LIBRARY, missing ? missing : " was not found");
+                  missing ? "cannot draw: %s has no %s" : "cannot draw: %s%s", LIBRARY,
+                  missing ? missing : " was not found");
     return NULL;
 }

@@ -7,5 +7,5 @@ int rp_top_show(struct rp_watch *watch, struct rp_error *error)
 {
     (void)watch;
     return rp_fail(error, -RP_E_RESOURCE, "build it with libncurses-dev, or use `ringpack ps`",
-                   "nothing can be drawn: ringpack was built without ncurses");
+                   "cannot draw: ringpack was built without ncurses");
 }

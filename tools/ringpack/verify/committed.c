@@ -30,7 +30,7 @@ static int note_row(struct rp_notes *notes, uint64_t row, struct rp_hash128 dige
 
 /* ---- commitment ------------------------------------------------------------------------------ */
 
-/* Commit the notes below `row`, where the next life begins; rows from `row` on are delivered again
+/* Commit the notes below `row`, the begin of the next life; rows from `row` on are delivered again
  * (V2). A life may begin below the previous one, so earlier commitments are also rolled back. */
 static void commit(struct rp_campaign *c, struct rp_notes *notes, uint64_t row)
 {

@@ -42,7 +42,7 @@ static bool is_all_read(const struct rp_campaign *c)
     return c->furthest >= v->rows || rp_plan_skips(v->plan, c->furthest, v->rows - c->furthest);
 }
 
-/* The engine has ended while ranks run. Either the ranks are ending, too, and the end of their
+/* The engine has ended while ranks run. Either the ranks are also ending, and the end of their
  * journals has not been read. Or a rank was killed after its last batch, so that the engine took it
  * for done, and was started again. */
 static int follow_engine(struct rp_campaign *c, struct rp_error *error)

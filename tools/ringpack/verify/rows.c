@@ -32,7 +32,7 @@ static int append_skipped(struct rp_reference *reference, uint64_t until, struct
     uint64_t first = reference->row_count;
     int code = 0;
     if (until < first || (until > first && !rp_plan_skips(reference->plan, first, until - first)))
-        return rp_fail(error, -RP_E_DIFFERS, "report this: nothing was killed yet",
+        return rp_fail(error, -RP_E_DIFFERS, "report this: no process was killed yet",
                        "the continuous run gave row %" PRIu64 " where row %" PRIu64 " was due",
                        until, first);
     while (code >= 0 && reference->row_count < until)

@@ -26,7 +26,7 @@
 #define RP_WATCH_STATES(X)                                                                         \
     X(RUNNING, "running", "the engine answers")                                                    \
     X(SILENT, "silent", "the engine does not answer: it is stopped (SIGSTOP) or very busy")        \
-    X(KILLED, "killed", "the engine was killed: its socket is there, and nobody listens")          \
+    X(KILLED, "killed", "the engine was killed: its socket is there, and no process listens")      \
     X(REFUSED, "refused", "the engine's answer cannot be used")                                    \
     X(STOPPED, "stopped", "no engine of this name is running")                                     \
     X(FINISHED, "finished", "the engine has ended because its stream has ended")

@@ -21,7 +21,7 @@ from .block import Shape, check_shape
 from .measuring import Calibration, calibrate, fit_held_in
 from .rows import Refused, Row
 
-_SAFE = "nothing was written"
+_SAFE = "no file was written"
 _WINDOW_KEYS = ("attention_window", "window_layers", "layers")
 
 

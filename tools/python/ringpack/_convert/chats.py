@@ -61,7 +61,7 @@ class Chats:
         if not template:
             raise Refused("format", f"{folder}: expected the tokenizer of a chat model, found none "
                                     "with a chat template",
-                          "put chat_template.jinja beside its tokenizer.json")
+                          "put chat_template.jinja next to its tokenizer.json")
         self.has_markers = GENERATION.search(template) is not None
         self.found, self.as_tokens, self.hidden, self.rendered = 0, as_tokens, False, None
         backend = getattr(self.tokenizer, "backend_tokenizer", None)
@@ -155,7 +155,7 @@ class Chats:
         for place in range(len(whole) - len(asks) + 1 if asks else 0):
             if whole[place : place + len(asks)] == asks:
                 return place + len(asks)
-        raise ValueError("message 0: where the first turn of the assistant begins is not clear, "
+        raise ValueError("message 0: the begin of the assistant's first turn is not clear, "
                          f"because no message precedes it; {MARKERS}")
 
 
@@ -239,5 +239,5 @@ def check_mask(request, name, made):
         if request[key] not in values:
             option = "--" + key.replace("_", "-")
             raise Refused("usage", f"{request['path']}: {option} {request[key]}: rows of `{name}` "
-                                   f"have the mask `{made}` alone",
+                                   f"have only the mask `{made}`",
                           "leave it out, or train every token with --mask none")

@@ -237,7 +237,7 @@ class Table:
         if isinstance(column, Foreign):
             raise Refused("format", f"{self.path}: column `{name}`: expected lists of integers, "
                                     f"found {column.found}",
-                          "write it anew, or leave masks out with --mask none")
+                          "write it again, or leave masks out with --mask none")
         if isinstance(column, Unusable):
             hint = "--dtype says how wide an id is" if column.found == "bytes" else ""
             fail_row(self, column.row, f"`{name}`: expected integers or text, found {column.found}",
@@ -284,7 +284,7 @@ class Table:
         if wrong.any():
             fail_row(self, row_of(lengths, int(wrong.argmax())),
                      "`attention_mask`: expected ones and then zeros, found a hole",
-                     "write the rows anew without padding, or with padding after the tokens")
+                     "write the rows again without padding, or with padding after the tokens")
         return kept
 
     def check_lengths(self, beside, found, name, expected):

@@ -32,7 +32,7 @@ def declared_dtype(request, what):
         return DTYPES[request["dtype"]]
     raise Refused(
         "usage",
-        f"{request['path']}: {what} holds bytes, and nothing says how wide an id is",
+        f"{request['path']}: {what} holds bytes, and the width of an id is not given",
         "give --dtype u16, u32, i32 or i64",
     )
 
@@ -41,7 +41,7 @@ def refuse_mask(request, column, kind):
     """A mask that cannot be read: without it, the tokens that it leaves out would be trained."""
     raise Refused("format", f"{request['path']}: column `{column}`: expected a list of integers, "
                             f"found `{kind}`",
-                  "write it anew as an array, or train every token with --mask none")
+                  "write it again as an array, or train every token with --mask none")
 
 
 def decompressed(path, name):
@@ -70,7 +70,7 @@ def index_beside(path):
     except FileNotFoundError:
         raise Refused(
             "format",
-            f"{path}: the index.json that describes it is not beside it",
+            f"{path}: the index.json that describes it is not next to it",
             "copy index.json into the directory of the shard",
         ) from None
 
@@ -92,7 +92,7 @@ def checked(path, offsets, least, most):
     offsets = offsets.astype("i8")
     if len(offsets) > 1 and (offsets[0] < least or offsets[-1] > most
                              or (numpy.diff(offsets) < 0).any()):
-        raise Refused("corrupt", f"{path}: samples lie outside the shard")
+        raise Refused("corrupt", f"{path}: samples are outside the shard")
     if offsets[-1] != most:
         raise Refused("corrupt", f"{path}: expected samples up to byte {most}, found their end at "
                                  f"byte {offsets[-1]}")
@@ -125,7 +125,7 @@ def read_mds(request):
             packing = shard["compression"]
             break
     else:
-        raise Refused("format", f"{path}: the index.json beside it does not name it")
+        raise Refused("format", f"{path}: the index.json next to it does not name it")
     data = decompressed(path, packing)
     if len(data) != shard["raw_data"]["bytes"]:
         raise Refused("corrupt", f"{path}: expected {shard['raw_data']['bytes']} bytes of samples, "
@@ -158,7 +158,7 @@ def mds_value(request, column, encoding, data):
             "format",
             f"{request['path']}: column `{column}` is a pickle, which runs whatever program it "
             "holds when it is loaded, so it never is",
-            "write the shards anew with `ndarray:uint16` or `ndarray:uint32`",
+            "write the shards again with `ndarray:uint16` or `ndarray:uint32`",
         )
     if kind == "str":
         return bytes(data).decode()
@@ -214,7 +214,7 @@ def litdata_value(request, column, kind, data):
             "format",
             f"{request['path']}: `{column}` is a pickle, which runs whatever program it holds "
             "when it is loaded, so it never is",
-            "write the chunks anew with numpy arrays or tensors",
+            "write the chunks again with numpy arrays or tensors",
         )
     if column in BESIDE:
         return refuse_mask(request, column, name)

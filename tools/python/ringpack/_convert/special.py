@@ -67,7 +67,7 @@ class Specials:
 
         value = within(value)
         if found and private:
-            raise ValueError("it has names of special tokens beside characters from U+F0000 on")
+            raise ValueError("it has names of special tokens next to characters from U+F0000 on")
         return value, found
 
     def stand_in(self, match):
