@@ -113,11 +113,11 @@ struct rp_config {
     bool grow;                      /* true */
 
     /* the batches: how rows are divided over ranks; may change at every resume */
-    uint32_t batch_size;             /* rows per rank and micro-batch; required */
-    uint32_t dp_world_size;          /* 1 */
-    uint64_t global_batch_size;      /* rows per step; 0 = batch_size * dp_world_size */
-    uint32_t rank_first, rank_count; /* `ranks: 0-3`: the ranks this node serves; default all */
-    uint32_t replicas; /* 1; consumers of this node that need the batches of one rank */
+    uint32_t batch_size;              /* rows per rank and micro-batch; required */
+    uint32_t dp_world_size;           /* 1 */
+    uint64_t global_batch_size;       /* rows per step; 0 = batch_size * dp_world_size */
+    uint32_t rank_first, rank_count;  /* `ranks: 0-3`: the ranks this node serves; default all */
+    uint32_t consumers_per_rank;      /* 1; replicas: consumers here that need one rank's batches */
     struct rp_config_batches batches; /* once the config is finished; at least one entry */
     bool drop_last;                   /* false */
     int64_t pad_id;                   /* 0 */

@@ -61,6 +61,7 @@ const struct rp_config_older_name rp_config_older_names[] = {
     {"run_record_dir", "mount_guard_dir"},
     {"checkpoint_copy_dir", "checkpoint_mirror_dir"},
     {"drop_unmasked", "drop_untrained"},
+    {"replicas", "consumers_per_rank"},
     {NULL, NULL},
 };
 

@@ -122,7 +122,7 @@ enum rp_key_kind {
       1ull << 40, "rows of a step; a multiple of batch_size * dp_world_size")                      \
     X(ranks, rank_first, RANKS, NULL, "(all)", 0, 0,                                               \
       "ranks that this node serves, for instance 0-3")                                             \
-    X(replicas, replicas, COUNT, NULL, "1", 1, 32,                                                 \
+    X(consumers_per_rank, consumers_per_rank, COUNT, NULL, "1", 1, 32,                             \
       "trainers that read each rank's batches: its neighbours in tensor or pipeline parallelism")  \
     X(drop_last, drop_last, BOOL, NULL, "false", 0, 0, "drop the last step when it is not full")   \
     X(pad_id, pad_id, SIGNED, NULL, "0", 0, 0, "token id of padding")                              \

@@ -74,7 +74,7 @@ static int start_engine(struct rp_bench_processes *processes, struct rp_error *e
     struct rp_words words = {.count = 0};
     rp_cmd_config_words(bench->arguments, &words);
     rp_words_add(&words, "--num-epochs=endless");
-    rp_words_add(&words, "--replicas=1"); /* one trainer of each rank is run here */
+    rp_words_add(&words, "--consumers-per-rank=1"); /* one trainer of each rank is run here */
     if (processes->checkpoint_dir) {
         rp_words_add(&words, "--checkpoint-dir=%s", processes->checkpoint_dir);
         rp_words_add(&words, "--checkpoint-steps=0"); /* it saves on request only */
