@@ -97,7 +97,7 @@ struct rp_config {
     uint32_t window_blocks;    /* 16 */
     uint32_t packing;          /* lookahead (default) | concat | best_fit */
     uint32_t window;           /* 64 */
-    uint32_t fill;             /* pad (default) | split; an explicit pad is an error with concat */
+    uint32_t row_gap;          /* pad (default) | split; an explicit pad is an error with concat */
     uint32_t long_doc;         /* split (default) | truncate | drop */
     uint32_t max_docs_per_row; /* 0 = from the lengths of the corpus (plan/docs_per_row.h) */
     uint32_t lanes;            /* 1; version 1 only */

@@ -83,7 +83,7 @@ enum rp_key_kind {
       "how documents become rows")                                                                 \
     X(window, window, COUNT, NULL, "64", 1, 4096,                                                  \
       "documents to choose from (lookahead), or open rows (best_fit)")                             \
-    X(fill, fill, CHOICE, "pad|split", "pad", 0, 0,                                                \
+    X(row_gap, row_gap, CHOICE, "pad|split", "pad", 0, 0,                                          \
       "what closes the last gap of a row: padding, or a document cut to fit")                      \
     X(long_doc, long_doc, CHOICE, "split|truncate|drop", "split", 0, 0,                            \
       "what becomes of documents longer than a row")                                               \
@@ -267,7 +267,7 @@ enum rp_key_kind {
       "how documents become rows")                                                                 \
     X(window, window, COUNT, NULL, "(as before)", 1, 4096,                                         \
       "documents to choose from (lookahead), or open rows (best_fit)")                             \
-    X(fill, fill, CHOICE, "pad|split", "(as before)", 0, 0, "what closes the last gap of a row")   \
+    X(row_gap, row_gap, CHOICE, "pad|split", "(as before)", 0, 0, "what closes a row's last gap")  \
     X(spread, spread, COUNT, NULL, "(as before)", 1, 1024,                                         \
       "documents longer than a row whose rows alternate")                                          \
     X(align, align, COUNT, NULL, "(as before)", 1, 4096,                                           \

@@ -291,7 +291,7 @@ static inline void rp_spec2_read_stage(struct rp_spec2 *spec, struct rp_stage_sp
         uint32_t bit;
     } keys[] = {{"weight", RP_SETS_WEIGHTS}, {"seq_len", RP_SETS_SEQ_LEN},
                 {"align", RP_SETS_ALIGN},    {"packing", RP_SETS_PACKING},
-                {"window", RP_SETS_WINDOW},  {"fill", RP_SETS_FILL},
+                {"window", RP_SETS_WINDOW},  {"fill", RP_SETS_ROW_GAP},
                 {"spread", RP_SETS_SPREAD},  {"max_docs_per_row", RP_SETS_MAX_DOCS},
                 {"deal", RP_SETS_DEAL}};
     *stage = (struct rp_stage_spec){

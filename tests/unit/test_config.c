@@ -51,7 +51,7 @@ static const char *const every_key[][2] = {
     {"window_blocks", "8"},
     {"packing", "best_fit"},
     {"window", "16"},
-    {"fill", "split"},
+    {"row_gap", "split"},
     {"long_doc", "truncate"},
     {"max_docs_per_row", "77"},
     {"align", "8"},
@@ -148,7 +148,7 @@ static void check_every_key(void)
     assert_int_equal(config.window_blocks, 8);
     assert_int_equal(config.packing, 2);
     assert_int_equal(config.window, 16);
-    assert_int_equal(config.fill, 1);
+    assert_int_equal(config.row_gap, 1);
     assert_int_equal(config.long_doc, 1);
     assert_int_equal(config.removed.count, 1);
     assert_string_equal(config.removed.pairs[0].name, "old");

@@ -31,8 +31,8 @@ class StageOptions(TypedDict, total=False):
     """how documents become rows"""
     window: Number
     """documents to choose from (lookahead), or open rows (best_fit)"""
-    fill: Literal["pad", "split"]
-    """what closes the last gap of a row"""
+    row_gap: Literal["pad", "split"]
+    """what closes a row's last gap"""
     spread: Number
     """documents longer than a row whose rows alternate"""
     align: Number
@@ -64,8 +64,6 @@ class StreamOptions(TypedDict, total=False):
     """how documents become rows"""
     window: Number
     """documents to choose from (lookahead), or open rows (best_fit)"""
-    fill: Literal["pad", "split"]
-    """what closes the last gap of a row: padding, or a document cut to fit"""
     long_doc: Literal["split", "truncate", "drop"]
     """what becomes of documents longer than a row"""
     max_docs_per_row: Number
@@ -134,6 +132,8 @@ class RunOptions(TypedDict, total=False):
     {num_epochs: 1}}"""
     stream: str
     """the one of the streams that is meant"""
+    row_gap: Literal["pad", "split"]
+    """what closes the last gap of a row: padding, or a document cut to fit"""
     stages: Union[str, Sequence[Union[StageOptions, Mapping[str, Any]]]]
     """weights, limits and packing from a row on (stream_version: 2)"""
     skip: Union[str, Mapping[str, Any]]
