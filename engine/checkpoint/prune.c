@@ -16,7 +16,7 @@
  *   N1  A checkpoint is removed only when newer ones at `keep` (2 or more) positions are known to
  *       verify. So any number of saves at one position removes no other position.
  *
- *   N2  With a second location, a checkpoint is removed only when it, or a newer one, has
+ *   N2  With a mirror, a checkpoint is removed only when it, or a newer one, has
  *       a verified copy there.
  *
  *   N3  A checkpoint of the history is removed only when another one of its rows is known to verify

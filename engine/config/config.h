@@ -162,7 +162,7 @@ struct rp_config {
     uint64_t checkpoint_keep_every;    /* steps; 0 = no history */
     uint32_t checkpoint_scrub_seconds; /* 0 = never */
     bool checkpoint_contents;          /* true */
-    char *checkpoint_mirror_dir;       /* the second location; NULL = none */
+    char *checkpoint_mirror_dir;       /* the mirror; NULL = none */
     char *mount_guard_dir;             /* NULL = in the user's state home; "none" = no run record */
 
     /* alerts (tools/ringpack/alerts/alert.h) */

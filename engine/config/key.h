@@ -188,7 +188,7 @@ enum rp_key_kind {
     X(checkpoint_contents, checkpoint_contents, BOOL, NULL, "true", 0, 0,                          \
       "also save the prefetched rows, so that a resumed run starts without reading the corpus")    \
     X(checkpoint_mirror_dir, checkpoint_mirror_dir, PATH, NULL, "(no copies)", 0, 0,               \
-      "second location: a directory where copies of checkpoints are written and verified")         \
+      "mirror: a directory where copies of checkpoints are written and verified")                  \
     X(alert_command, alert_command, COMMAND, NULL, "(alerts are logged only)", 0, 0,               \
       "program run at each alert, with its arguments, without a shell; RINGPACK_ALERT... say why") \
     X(alert_starved_ms, alert_starved_ms, COUNT, NULL, "0", 0, 86400000,                           \

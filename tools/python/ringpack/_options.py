@@ -105,7 +105,7 @@ class CheckpointOptions(TypedDict, total=False):
     checkpoint_contents: bool
     """also save the prefetched rows, so that a resumed run starts without reading the corpus"""
     checkpoint_mirror_dir: FilePath
-    """second location: a directory where copies of checkpoints are written and verified"""
+    """mirror: a directory where copies of checkpoints are written and verified"""
 
 
 class AlertOptions(TypedDict, total=False):
