@@ -71,7 +71,7 @@
     X(value_for_inserted, "a token without a value in a list takes the value of the next one")     \
     X(landmark_of_another_stream, "a landmark of a stream with other weights is loaded")           \
     X(leave_out_dir_fsync, "a checkpoint's directory is not synced after the rename")              \
-    X(leave_out_last_look, "a save and a stop do not look whether token files have changed")       \
+    X(leave_out_last_revalidation, "a save and a stop do not revalidate token files")              \
     X(leave_out_fsync, "a checkpoint is renamed without having been synced")                       \
     X(keep_grown_contents, "tokens in a checkpoint are used for rows that hold other documents")   \
     X(lose_digest_at_resume, "the plan digest is not taken from the token of a resume")            \

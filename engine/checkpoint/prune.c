@@ -103,7 +103,7 @@ static enum answer answer_of(int code)
 }
 
 /* Whether a start could resume from this checkpoint, as the disk returns it now. */
-static enum answer look_at(const struct rp_locked_dir *locked, uint64_t sequence)
+static enum answer verify_sequence(const struct rp_locked_dir *locked, uint64_t sequence)
 {
     struct rp_checkpoint *checkpoint;
     struct rp_error error;
@@ -135,8 +135,8 @@ void rp_locked_dir_judge(struct rp_locked_dir *locked, uint64_t sequence, bool i
     if (known) /* else it is out of memory, and the next pruning reads the file */
         known->known = is_good ? RP_KNOWN_VERIFIED : RP_KNOWN_DAMAGED;
     uint64_t older = is_good ? 0 : locked->bad_sequence;
-    if (older &&
-        (look_at(locked, older) == ANSWER_DAMAGED || look_at(locked, sequence) == ANSWER_GOOD))
+    if (older && (verify_sequence(locked, older) == ANSWER_DAMAGED ||
+                  verify_sequence(locked, sequence) == ANSWER_GOOD))
         remove_bad_save(locked, older);
     locked->bad_sequence = is_good ? 0 : sequence;
 }

@@ -219,7 +219,7 @@ static bool fetch_next(struct rp_prefill *prefill)
     it->kept = kept;
     it->shard = shard;
     while (next_piece(prefill, it->object.read_bytes, &it->offset, &it->bytes)) {
-        struct rp_cache_held held = rp_entry_look(kept, it->offset, it->bytes);
+        struct rp_cache_held held = rp_entry_view(kept, it->offset, it->bytes);
         if (held.head == it->bytes)
             continue;
         it->buffer = malloc(it->bytes);

@@ -14,7 +14,7 @@ static void settle(struct rp_saving *saving, enum rp_validity validity)
 
 void rp_engine_request_revalidation(struct rp_engine *engine)
 {
-    if (RP_DEFECT(leave_out_last_look)) {
+    if (RP_DEFECT(leave_out_last_revalidation)) {
         settle(&engine->saving, RP_VALIDITY_UNCHANGED);
         return;
     }

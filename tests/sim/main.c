@@ -251,7 +251,7 @@ static const char *const found_elsewhere[] = {
     "landmark_of_another_stream",
     "leave_batch_out_of_digest",
     "leave_out_journal_stop",
-    "leave_out_last_look",
+    "leave_out_last_revalidation",
     "lose_live_records",
     "map_small_files",
     "mask_before_bos",

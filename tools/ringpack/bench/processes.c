@@ -15,7 +15,7 @@
 #define SECOND_NS 1e9
 #define CONNECT_NS UINT64_C(60000000000)
 #define FIRST_BATCH_NS UINT64_C(60000000000)
-#define LOOK_NS 2000000u
+#define POLL_NS 2000000u
 
 /* ---- a trainer ------------------------------------------------------------------------------- */
 
@@ -165,7 +165,7 @@ int rp_bench_wait_for_batches(struct rp_bench_processes *processes, struct rp_er
         if (rp_now_ns() > until_ns)
             return rp_fail(error, -RP_E_TIMEOUT, "run it again with -v",
                            "no batch came within %.0f s", (double)FIRST_BATCH_NS / SECOND_NS);
-        rp_sleep_ns(LOOK_NS);
+        rp_sleep_ns(POLL_NS);
     }
     return code;
 }
