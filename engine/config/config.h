@@ -146,6 +146,7 @@ struct rp_config {
     enum rp_switch verify_blocks; /* check sidecar hashes at each read: auto (= on for a shard with
                                      a sidecar) | on | off */
     char *index;                  /* a file: of all sources; a directory: of sidecars */
+    char *manifest, *index_dir;   /* older names of it, for a file and for a directory */
     bool index_is_file;           /* set by rp_config_finish */
     bool ignores_index;           /* the shards are to be listed all the same: not a key */
     bool is_kept;                 /* while a checkpoint is read: its older names get no warning */
@@ -260,11 +261,11 @@ static inline const char *rp_config_name_of(const struct rp_config *config, uint
  * directory of sidecars (NULL: each is in the directory of its shard). */
 static inline const char *rp_config_index_file(const struct rp_config *config)
 {
-    return config->index_is_file ? config->index : NULL;
+    return config->index_is_file ? config->index : config->manifest;
 }
 static inline const char *rp_config_index_dir(const struct rp_config *config)
 {
-    return config->index_is_file ? NULL : config->index;
+    return config->index && !config->index_is_file ? config->index : config->index_dir;
 }
 
 /** All keys with their type, default and one line of help, for --help and docs. The name after the

@@ -12,6 +12,7 @@
 #include "base/defect.h"
 #include "base/bits.h"
 #include "base/cpus.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "config/key.h"
@@ -56,21 +57,25 @@ static int check_run(struct rp_config *config, struct rp_error *error)
 
 /* ---- the index ------------------------------------------------------------------------------- */
 
-/* A name that ends with .rpi, a file that is there, or an object is the index of all sources; also
- * an absent .rpm, which was its suffix. */
+/* A name that ends with .rpi, a file that is there, or an object is the index of all sources. */
 static bool is_index_file(const char *path)
 {
     struct stat info;
     if (stat(path, &info) == 0)
         return !S_ISDIR(info.st_mode);
-    return rp_url_is(path) || rp_text_has_suffix(path, RP_INDEX_SUFFIX) ||
-           rp_text_has_suffix(path, ".rpm");
+    return rp_url_is(path) || rp_text_has_suffix(path, RP_INDEX_SUFFIX);
 }
 
 static int finish_index(struct rp_config *config, struct rp_error *error)
 {
-    (void)error;
+    const char *old = config->manifest ? "manifest" : config->index_dir ? "index_dir" : NULL;
     config->index_is_file = config->index && is_index_file(config->index);
+    if (old && config->index)
+        return RP_KEY_FAIL(config, index, "leave the older key out", error,
+                           "`%s` is an older name of this key, and both are given", old);
+    if (old)
+        rp_log(RP_LOG_WARNING,
+               "config: `%s` is now `index`; the next version does not read the older name", old);
     return 0;
 }
 

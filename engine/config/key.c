@@ -308,7 +308,8 @@ static int set_text(const struct rp_key *key, void *object, const char *text,
     if (key->kind == RP_KIND_PATH && strchr("~$", text[0])) /* a shell does not expand --key=~/x */
         return rp_key_expected(place, key, "a path that is written out (~ and $ are not expanded)",
                                text, error);
-    if (key->kind == RP_KIND_PATH && rp_url_is(text) && strcmp(key->name, "index") != 0)
+    if (key->kind == RP_KIND_PATH && rp_url_is(text) && strcmp(key->name, "index") != 0 &&
+        strcmp(key->name, "manifest") != 0)
         return rp_key_fail(place, key->name, NULL, error,
                            "expected a path on a disk of this machine, found a URL (%.*s://): "
                            "ringpack reads from stores, and never writes to them",

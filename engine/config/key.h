@@ -165,6 +165,8 @@ enum rp_key_kind {
     X(index, index, PATH, NULL, "(sidecars beside the shards)", 0, 0,                              \
       "NAME.rpi: one index of all sources, so that a start opens no shard; else a directory of "   \
       "sidecars")                                                                                  \
+    X(manifest, manifest, PATH, NULL, "(none)", 0, 0, "older name of `index`, for a file")         \
+    X(index_dir, index_dir, PATH, NULL, "(none)", 0, 0, "older name of `index`, for a directory")  \
     X(cache_dir, cache_dir, PATH, NULL, "($XDG_CACHE_HOME/ringpack or ~/.cache/ringpack)", 0, 0,   \
       "directory of what is fetched from object stores: indexes, sidecars, blocks")                \
     X(cache_bytes, cache_bytes, BYTES, NULL, "(none are kept)", 8u << 20, 1ull << 50,              \

@@ -25,8 +25,6 @@ const struct rp_config_older_name rp_config_older_names[] = {
     {"drop_unmasked", "drop_untrained"},
     {"replicas", "consumers_per_rank"},
     {"fill", "row_gap"},
-    {"manifest", "index"},
-    {"index_dir", "index"},
     {NULL, NULL},
 };
 

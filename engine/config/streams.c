@@ -94,6 +94,8 @@ static void leave_index_out(struct rp_config *config, const struct rp_config_nam
     bool has_own = config->lines[RP_KEY_sources] == stream->place.line;
     if (!has_own)
         return;
+    if (config->lines[RP_KEY_manifest] != stream->place.line)
+        leave_out(config, RP_KEY_manifest, &config->manifest);
     if (config->lines[RP_KEY_index] != stream->place.line && config->index &&
         rp_text_has_suffix(config->index, RP_INDEX_SUFFIX))
         leave_out(config, RP_KEY_index, &config->index);

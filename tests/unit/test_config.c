@@ -93,6 +93,8 @@ static const char *const every_key[][2] = {
     {"o_direct", "off"},
     {"verify_blocks", "on"},
     {"index", "/m.rpi"},
+    {"manifest", "/m"},
+    {"index_dir", "/i"},
     {"cache_dir", "/c"},
     {"cache_bytes", "1t"},
     {"run_dir", "/r"},
@@ -216,6 +218,7 @@ static void every_key_is_read_and_set(void **state)
                                  every_key[i][1]);
     must(read_text(text));
     config.ignores_index = true; /* it is not there */
+    leave_older_names();
     must(rp_config_finish(&config, &error));
     check_every_key();
 
@@ -229,6 +232,7 @@ static void every_key_is_read_and_set(void **state)
             *c = *c == '_' ? '-' : *c;
         must(rp_config_set(&config, option, every_key[i][1], &error));
     }
+    leave_older_names();
     must(rp_config_finish(&config, &error));
     check_every_key();
 }
@@ -371,7 +375,7 @@ static void paths_are_relative_to_the_file(void **state)
     assert_string_equal(config.sources[0].shards[0], "raw/one.bin");
     assert_string_equal(config.checkpoint_dir, "raw/ckpt");
     assert_string_equal(config.mount_guard_dir, "none"); /* a word, and no path */
-    assert_string_equal(rp_config_index_dir(&config), "here");
+    assert_string_equal(config.index_dir, "here");
     assert_string_equal(config.run_dir, "/run/elsewhere");
 }
 

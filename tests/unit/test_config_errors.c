@@ -92,8 +92,8 @@ static const char *const mistakes[][2] = {
     {"checkpoint_dir: ~/ck\n",
      "c.yaml:1:17: checkpoint_dir: expected a path that is written out (~ and $ are not expanded"
      "), found `~/ck`"},
-    {"index: $SCRATCH/index\n",
-     "c.yaml:1:8: index: expected a path that is written out (~ and $ are not expanded"
+    {"index_dir: $SCRATCH/index\n",
+     "c.yaml:1:12: index_dir: expected a path that is written out (~ and $ are not expanded"
      "), found `$SCRATCH/index`"},
     {"seq_len: null\n", "c.yaml:1:10: seq_len: expected a value, found nothing"},
     {"seed: 99999999999999999999\n",

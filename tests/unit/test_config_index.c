@@ -12,8 +12,8 @@ static void an_index_is_a_file_or_a_directory(void **state)
     } cases[] = {
         {"index", "none.rpi", "none.rpi", NULL},     {"index", "none", NULL, "none"},
         {"index", "folder.rpi", NULL, "folder.rpi"}, {"index", "named.idx", "named.idx", NULL},
-        {"index", "s3://b/x", "s3://b/x", NULL},     {"manifest", "m.rpm", "m.rpm", NULL},
-        {"index_dir", "none", NULL, "none"}};
+        {"index", "s3://b/x", "s3://b/x", NULL},     {"manifest", "none", "none", NULL},
+        {"index_dir", "none.rpi", NULL, "none.rpi"}};
     write_file("named.idx", "x", 1);
     assert_int_equal(mkdir("folder.rpi", 0700), 0);
     for (size_t i = 0; i < RP_ARRAY_COUNT(cases); i++) {
@@ -26,8 +26,11 @@ static void an_index_is_a_file_or_a_directory(void **state)
         assert_int_equal(folder != NULL, cases[i].directory != NULL);
         assert_string_equal(file ? file : folder, cases[i].path);
     }
-    assert_int_equal(read_text(MINIMAL "index: a.rpi\nmanifest: b.rpm\n"), -RP_E_CONFIG);
-    assert_non_null(strstr(error.message, "manifest: the key is given twice"));
+    must(read_text(MINIMAL));
+    must(rp_config_set(&config, "index", "a.rpi", &error));
+    must(rp_config_set(&config, "manifest", "b.rpm", &error));
+    assert_int_equal(rp_config_finish(&config, &error), -RP_E_CONFIG);
+    assert_non_null(strstr(error.message, "`manifest` is an older name of this key"));
     assert_int_equal(unlink("named.idx") | rmdir("folder.rpi"), 0);
 }
 

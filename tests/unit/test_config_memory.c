@@ -28,7 +28,7 @@ static void test_reading(void **state)
     static const char *const texts[] = {
         MINIMAL,
         "sources:\n- {name: a, path: mega, weight: 0.5}\n- {path: raw, dtype: u16}\n"
-        "seq_len: 128\nbatch_size: 4\nindex: there\ncheckpoint_dir: here\nsections: [labels]\n",
+        "seq_len: 128\nbatch_size: 4\nindex_dir: there\ncheckpoint_dir: here\nsections: [labels]\n",
         "stream_version: 2\nseq_len: 256\nbatch_size: 4\nsources:\n"
         "- {name: a, path: mega, weight: 0, repeat: {3: x > 2, 2: x > 1}, select: x > 0}\n"
         "- {name: b, path: raw}\n"

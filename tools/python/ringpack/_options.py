@@ -191,6 +191,10 @@ class RunOptions(TypedDict, total=False):
     index: FilePath
     """NAME.rpi: one index of all sources, so that a start opens no shard; else a directory of
     sidecars"""
+    manifest: FilePath
+    """older name of `index`, for a file"""
+    index_dir: FilePath
+    """older name of `index`, for a directory"""
     cache_dir: FilePath
     """directory of what is fetched from object stores: indexes, sidecars, blocks"""
     cache_bytes: Number
