@@ -135,7 +135,7 @@ void lookahead(benchmark::State &state)
 {
     rp_plan_config config = lookahead_config(static_cast<uint32_t>(state.range(0)));
     config.window = static_cast<uint32_t>(state.range(1));
-    config.fill = static_cast<rp_fill>(state.range(2));
+    config.row_gap = static_cast<rp_row_gap>(state.range(2));
     plan_rows(state, config);
 }
 
@@ -187,11 +187,11 @@ BENCHMARK(permute_one)->ArgName("n")->Arg(1 << 20)->Arg((1 << 20) + 1)->Arg(1000
 BENCHMARK(permute_many)->ArgName("n")->Arg(1 << 20)->Arg((1 << 20) + 1)->Arg(1000000000);
 BENCHMARK(lookahead)
     ->ArgNames({"seq_len", "window", "split"})
-    ->ArgsProduct({{4096}, {16, 64, 256, 1024, 4096}, {RP_FILL_PAD}})
-    ->Args({2048, 64, RP_FILL_PAD})
-    ->Args({2048, 64, RP_FILL_SPLIT})
-    ->Args({8192, 64, RP_FILL_PAD})
-    ->Args({131072, 64, RP_FILL_PAD});
+    ->ArgsProduct({{4096}, {16, 64, 256, 1024, 4096}, {RP_ROW_GAP_PAD}})
+    ->Args({2048, 64, RP_ROW_GAP_PAD})
+    ->Args({2048, 64, RP_ROW_GAP_SPLIT})
+    ->Args({8192, 64, RP_ROW_GAP_PAD})
+    ->Args({131072, 64, RP_ROW_GAP_PAD});
 BENCHMARK(best_fit)
     ->ArgNames({"seq_len", "window"})
     ->ArgsProduct({{4096}, {16, 64, 256, 1024, 4096}})

@@ -93,7 +93,7 @@ struct Corpus {
         check(rp_indexing_open(&indexing, &options, &error), error);
         check(rp_indexing_scan(indexing, 0, nullptr, &error), error);
         check(rp_indexing_lay_out(indexing, &error), error);
-        check(rp_indexing_fill(indexing, 0, &error), error);
+        check(rp_indexing_write(indexing, 0, &error), error);
         for (uint64_t i = 0; i < rp_indexing_parts(indexing); i++)
             rp_indexing_hash(indexing, i);
         check(rp_indexing_finish(indexing, &built, &error), error);

@@ -148,7 +148,7 @@ struct stream {
             sources.push_back(source);
         }
         stage.sets = RP_SETS_WEIGHTS | RP_SETS_SEQ_LEN | RP_SETS_ALIGN | RP_SETS_PACKING |
-                     RP_SETS_WINDOW | RP_SETS_FILL | RP_SETS_SPREAD | RP_SETS_MAX_DOCS |
+                     RP_SETS_WINDOW | RP_SETS_ROW_GAP | RP_SETS_SPREAD | RP_SETS_MAX_DOCS |
                      RP_SETS_DEAL;
         stage.weights = weights.data();
         stage.seq_len = SEQ_LEN;

@@ -123,7 +123,7 @@ static bool read_block(struct rp_cache *cache, uint32_t block)
     struct rp_entry *kept = rp_entry_open(cache, block);
     if (!kept)
         fail("out of memory");
-    bool is_hit = rp_entry_look(kept, 0, sizeof page).head > 0;
+    bool is_hit = rp_entry_view(kept, 0, sizeof page).head > 0;
     memset(page, (int)block, sizeof page);
     rp_entry_keep(kept, 0, page, sizeof page);
     rp_cache_flush(cache);

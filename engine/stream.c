@@ -20,7 +20,7 @@ _Static_assert(RP_SHUFFLE_NONE == 0 && RP_SHUFFLE_DOCUMENT == 1 && RP_SHUFFLE_BL
                "shuffle");
 _Static_assert(RP_PACKING_LOOKAHEAD == 0 && RP_PACKING_CONCAT == 1 && RP_PACKING_BEST_FIT == 2,
                "packing");
-_Static_assert(RP_FILL_PAD == 0 && RP_FILL_SPLIT == 1, "fill");
+_Static_assert(RP_ROW_GAP_PAD == 0 && RP_ROW_GAP_SPLIT == 1, "row_gap");
 _Static_assert(RP_LONG_DOC_SPLIT == 0 && RP_LONG_DOC_TRUNCATE == 1 && RP_LONG_DOC_DROP == 2,
                "long_doc");
 
@@ -225,7 +225,7 @@ static struct rp_plan_config plan_config_of(const struct rp_config *config,
                                    .window_blocks = config->window_blocks,
                                    .packing = (enum rp_packing)config->packing,
                                    .window = config->window,
-                                   .fill = (enum rp_fill)config->fill,
+                                   .row_gap = (enum rp_row_gap)config->row_gap,
                                    .long_doc = (enum rp_long_doc)config->long_doc,
                                    .max_docs_per_row = config->max_docs_per_row,
                                    .lanes = config->lanes,

@@ -266,9 +266,9 @@ static int take_stage(struct rp_compiled *compiled, uint32_t number,
         made->packing = (enum rp_packing)stage->packing;
         made->sets |= RP_SETS_PACKING;
     }
-    if (rp_config_stage_gives(stage, "fill")) {
-        made->fill = (enum rp_fill)stage->fill;
-        made->sets |= RP_SETS_FILL;
+    if (rp_config_stage_gives(stage, "row_gap")) {
+        made->row_gap = (enum rp_row_gap)stage->row_gap;
+        made->sets |= RP_SETS_ROW_GAP;
     }
     if (rp_config_stage_gives(stage, "deal"))
         take_deal(compiled->config, &stage->deal, stage, made);
@@ -285,7 +285,7 @@ static int take_first(struct rp_compiled *compiled, const struct rp_config_stage
     const struct rp_config *config = compiled->config;
     struct rp_stage_spec *made = &compiled->stages[0];
     *made = (struct rp_stage_spec){.sets = RP_SETS_SEQ_LEN | RP_SETS_ALIGN | RP_SETS_PACKING |
-                                           RP_SETS_WINDOW | RP_SETS_FILL | RP_SETS_SPREAD |
+                                           RP_SETS_WINDOW | RP_SETS_ROW_GAP | RP_SETS_SPREAD |
                                            (config->max_docs_per_row ? RP_SETS_MAX_DOCS : 0),
                                    .seq_len = config->seq_len,
                                    .align = config->align,
@@ -293,12 +293,12 @@ static int take_first(struct rp_compiled *compiled, const struct rp_config_stage
                                    .spread = config->spread,
                                    .max_docs_per_row = config->max_docs_per_row,
                                    .packing = (enum rp_packing)config->packing,
-                                   .fill = (enum rp_fill)config->fill};
+                                   .row_gap = (enum rp_row_gap)config->row_gap};
     take_deal(config, &config->deal, stage, made);
     int code = stage ? take_stage(compiled, 0, stage, error) : 0;
     if (code == 0 && made->packing == RP_PACKING_CONCAT) {
         made->window = made->spread = 0;
-        made->fill = RP_FILL_PAD;
+        made->row_gap = RP_ROW_GAP_PAD;
     }
     return code;
 }

@@ -9,7 +9,7 @@
 #include "config/config.h"
 
 /** Give a config the version of the state token that a start of it continues from: of `token`, or
- * if that is NULL, of the newest checkpoint of its directory, or of the second location. A config
+ * if that is NULL, of the newest checkpoint of its directory, or of the mirror. A config
  * that has the key, and a start without a state, stay as they are. Call it before rp_config_finish.
  */
 void rp_version_keep(struct rp_config *config, const void *token, size_t bytes);

@@ -50,7 +50,7 @@ static void lower(struct rp_available *available, uint64_t bytes, const char *li
     snprintf(available->limit, sizeof available->limit, "%s", limit);
 }
 
-struct look {
+struct visit {
     struct rp_available *available;
     const struct files *files;
 };
@@ -59,8 +59,8 @@ struct look {
  */
 static void apply_cgroup(void *context, const char *directory)
 {
-    const struct look *look = context;
-    const struct files *files = look->files;
+    const struct visit *visit = context;
+    const struct files *files = visit->files;
     char file[PATH_BYTES];
     uint64_t limit, usage, inactive_file = 0, active_file = 0;
     snprintf(file, sizeof file, "%s/%s", directory, files->usage);
@@ -73,7 +73,7 @@ static void apply_cgroup(void *context, const char *directory)
     for (size_t i = 0; i < RP_ARRAY_COUNT(files->limits) && files->limits[i]; i++) {
         snprintf(file, sizeof file, "%s/%s", directory, files->limits[i]);
         if (rp_read_number(file, "", &limit)) /* there is no number in the word `max` */
-            lower(look->available, limit - rp_min_u64(limit, usage), file);
+            lower(visit->available, limit - rp_min_u64(limit, usage), file);
     }
 }
 
@@ -86,8 +86,8 @@ struct rp_available rp_memory_available_below(const char *root)
     if (rp_read_number(meminfo, "MemAvailable:", &kib))
         lower(&available, kib * 1024, "MemAvailable of /proc/meminfo");
     for (enum rp_cgroup_version version = RP_CGROUP_V1; version <= RP_CGROUP_V2; version++) {
-        struct look look = {&available, &files_of[version]};
-        rp_cgroup_visit(root, version, "memory", apply_cgroup, &look);
+        struct visit visit = {&available, &files_of[version]};
+        rp_cgroup_visit(root, version, "memory", apply_cgroup, &visit);
     }
     return available;
 }

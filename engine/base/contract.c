@@ -35,7 +35,7 @@ static const struct rule {
     char sign;
     enum kind kind;
     unsigned may_differ;
-    const char *words; /* name in messages; NULL = `name` */
+    const char *words; /* name in messages, of a key the one that a config has; NULL = `name` */
 } rules[] = {
     /* the stream */
     {"stream_version", '=', KIND_VERSION, NEVER, NULL},
@@ -43,7 +43,7 @@ static const struct rule {
     {"seq_len", '=', KIND_KEY, NEVER, NULL},
     {"shuffle", '=', KIND_KEY, NEVER, NULL},
     {"packing", '=', KIND_KEY, NEVER, NULL},
-    {"fill", '=', KIND_KEY, NEVER, NULL},
+    {"fill", '=', KIND_KEY, NEVER, "row_gap"},
     {"long_doc", '=', KIND_KEY, NEVER, NULL},
     {"window", '=', KIND_KEY, NEVER, NULL},
     {"max_docs_per_row", '=', KIND_KEY, NEVER, NULL},
@@ -225,12 +225,12 @@ static struct difference describe(const struct rp_record_pair *pair)
 static void write_setting(char *out, size_t bytes, const struct difference *difference)
 {
     char option[NAME_BYTES];
-    snprintf(option, sizeof option, "%s", difference->rule->name);
+    snprintf(option, sizeof option, "%s", difference->name);
     for (char *c = option; *c; c++)
         if (*c == '_')
             *c = '-';
     const char *note = strcmp(option, "sections") ? "" : "; a profile adds its own";
-    snprintf(out, bytes, "set %s back to %s (`ringpack serve --%s %s`%s)", difference->rule->name,
+    snprintf(out, bytes, "set %s back to %s (`ringpack serve --%s %s`%s)", difference->name,
              difference->had, option, RP_TEXT_SHELL_WORD(difference->had), note);
 }
 

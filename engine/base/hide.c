@@ -18,7 +18,7 @@ static char *find_url(char *text)
     return NULL;
 }
 
-static void fill(char *begin, const char *end)
+static void mask_text(char *begin, const char *end)
 {
     memset(begin, '*', (size_t)(end - begin));
 }
@@ -31,9 +31,9 @@ static bool hide_in_url(char *url, char *end)
     char *at = slash < end ? memrchr(host, '@', (size_t)(slash - host))
                            : memrchr(host, '@', (size_t)(end - host));
     if (at)
-        fill(host, at);
+        mask_text(host, at);
     if (query && query + 1 < end)
-        fill(query + 1, end);
+        mask_text(query + 1, end);
     return at || (query && query + 1 < end);
 }
 

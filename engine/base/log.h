@@ -34,7 +34,7 @@ enum rp_log_format {
     X(save_not_trusted, ERROR, "the disk does not return the acknowledged bytes; older ones stay") \
     X(checkpoint_damaged, ERROR,                                                                   \
       "a kept checkpoint or copy has decayed; it is named, and stays until others verify")         \
-    X(copy_failed, ERROR, "a checkpoint has no copy in the second location")                       \
+    X(copy_failed, ERROR, "a checkpoint has no copy in the mirror")                                \
     X(alert, WARNING, "an alert is raised; its kind is named, and `alert_command` is run")         \
     X(alert_cleared, INFO, "the incident is over")                                                 \
     X(alert_command_failed, WARNING, "the command of an alert did not run, or was killed")         \

@@ -267,7 +267,7 @@ static int check_open(int dir, int fd, const char *name, const char *path, struc
 }
 
 /* Refuse a foreign entry before it is opened. */
-static int look_at(int dir, const char *name, const char *path, struct rp_error *error)
+static int inspect(int dir, const char *name, const char *path, struct rp_error *error)
 {
     struct stat holder, entry;
     if (fstatat(dir, name, &entry, AT_SYMLINK_NOFOLLOW) < 0)
@@ -282,7 +282,7 @@ static int look_at(int dir, const char *name, const char *path, struct rp_error 
 int rp_out_file_open_at(int dir, const char *name, int flags, mode_t mode, const char *path,
                         struct rp_error *error)
 {
-    int code = look_at(dir, name, path, error);
+    int code = inspect(dir, name, path, error);
     if (code < 0)
         return code;
     int fd = openat(dir, name, flags | O_NOFOLLOW | O_CLOEXEC, mode);

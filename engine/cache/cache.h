@@ -7,7 +7,7 @@
  * its present pages.
  *
  *     reader threads                      the cache's thread
- *     ── rp_entry_look: which pages        ◄── queue ── rp_entry_keep: bytes that arrived and were
+ *     ── rp_entry_view: which pages        ◄── queue ── rp_entry_keep: bytes that arrived and were
  *        are present?                                  verified
  *     ── an ordinary read of the file         makes room (eviction.h), writes bytes, hashes, words
  *     ── rp_entry_check: do they match
@@ -90,7 +90,7 @@ struct rp_cache_held {
 };
 /** Both are whole pages. `offset` is aligned to pages; `bytes` ends on a page or with the object.
  */
-struct rp_cache_held rp_entry_look(const struct rp_entry *entry, uint64_t offset, uint32_t bytes);
+struct rp_cache_held rp_entry_view(const struct rp_entry *entry, uint64_t offset, uint32_t bytes);
 /** Do these bytes, read from the file, match their hashes? If not, damaged pages are removed. */
 bool rp_entry_check(struct rp_entry *entry, uint64_t offset, const void *data, uint32_t bytes);
 /** A read of these bytes from the file failed: the cache's thread checks their pages, and removes

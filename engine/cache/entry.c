@@ -96,7 +96,7 @@ static bool is_there(const struct rp_entry *entry, struct words *words, uint64_t
     return words->words[chunk - words->first].there >> (page % RP_CACHE_CHUNK_PAGES) & 1;
 }
 
-struct rp_cache_held rp_entry_look(const struct rp_entry *entry, uint64_t offset, uint32_t bytes)
+struct rp_cache_held rp_entry_view(const struct rp_entry *entry, uint64_t offset, uint32_t bytes)
 {
     struct rp_cache_held held = {0, 0};
     if (!is_open(entry) || rp_cache_backoff_holds(&entry->cache->reads))
@@ -214,7 +214,7 @@ void rp_entry_keep(struct rp_entry *entry, uint64_t offset, const void *data, ui
     }
     /* With doubts, the cache's thread is about to clear the bits of some of these pages. */
     if (entry &&
-        (rp_a32_load_relaxed(&entry->doubts) || rp_entry_look(entry, offset, bytes).head < bytes))
+        (rp_a32_load_relaxed(&entry->doubts) || rp_entry_view(entry, offset, bytes).head < bytes))
         (void)rp_entry_queue(entry, offset, data, bytes, NULL, false);
 }
 

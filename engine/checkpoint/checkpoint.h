@@ -95,7 +95,7 @@ struct rp_checkpoint_dir;
 RP_MUST_CHECK int rp_checkpoint_dir_begin(struct rp_checkpoint_dir **dir_out, const char *path,
                                           uint32_t keep, const char *copy_path /* NULL */,
                                           struct rp_error *error);
-/** Wait for the trial, and return whether checkpoints can be saved, also in the second location.
+/** Wait for the trial, and return whether checkpoints can be saved, also in the mirror.
  * Call it before anything that writes into the directory. On failure the handle may only be closed.
  */
 RP_MUST_CHECK int rp_checkpoint_dir_finish_trial(struct rp_checkpoint_dir *dir,
@@ -116,9 +116,9 @@ RP_MUST_CHECK int rp_checkpoint_dir_make_id(struct rp_checkpoint_dir *dir,
 /** The number of the device that the directory is on; 0 if fstat fails. */
 dev_t rp_checkpoint_dir_device(const struct rp_checkpoint_dir *dir);
 
-/* The results of copying to the second location since the directory was opened. */
+/* The results of copying to the mirror since the directory was opened. */
 struct rp_copy_counts {
-    bool is_kept;    /* there is a second location */
+    bool is_kept;    /* there is a mirror */
     bool is_at_work; /* a copy is being written or verified */
     uint64_t copies, failures;
     uint64_t skipped;            /* a newer checkpoint was there before their copy began */
@@ -138,8 +138,8 @@ void rp_checkpoint_dir_close(struct rp_checkpoint_dir *dir);
  * yet). The caller fills *info except for its sequence, which is set here, above every sequence
  * that was used in the directory before. On success the file *path_out (path_out may be NULL; the
  * caller frees) is durable; rp_checkpoint_read_back_save verifies it. On failure older checkpoints
- * are unharmed. There are up to three attempts, each with a new inode. With a second
- * location, a thread of its own copies the file later; its failures are logged. */
+ * are unharmed. There are up to three attempts, each with a new inode. With a mirror, a thread of
+ * its own copies the file later; its failures are logged. */
 RP_MUST_CHECK int rp_checkpoint_save(struct rp_checkpoint_dir *dir, struct rp_checkpoint_info *info,
                                      const struct rp_checkpoint_part *parts, size_t part_count,
                                      char **path_out, struct rp_error *error);
@@ -268,14 +268,14 @@ RP_MUST_CHECK int rp_checkpoint_set_asides(const char *directory, struct rp_set_
                                            size_t *count_out, struct rp_error *error);
 
 /** For a run that starts at row 0 again: move all checkpoints of the directory into a new directory
- * set-aside-DATE-N inside it, where they are never pruned, and the copies in the second location
+ * set-aside-DATE-N inside it, where they are never pruned, and the copies in the mirror
  * likewise. Call it before the first save. Returns the number of checkpoints, without the copies.
  */
 RP_MUST_CHECK int rp_checkpoint_set_aside_all(struct rp_checkpoint_dir *dir,
                                               struct rp_error *error);
 
 /** Make the checkpoint `sequence` the newest: later ones are renamed to NAME.rewound, and can be
- * renamed back by hand. Copies of them in a second location are renamed by the next
+ * renamed back by hand. Copies of them in a mirror are renamed by the next
  * rp_checkpoint_dir_begin that has one. */
 RP_MUST_CHECK int rp_checkpoint_rewind(const char *directory, uint64_t sequence,
                                        struct rp_error *error);

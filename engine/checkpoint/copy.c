@@ -32,7 +32,7 @@ struct rp_copier {
     bool stop;
 };
 
-/* Whether the second location has this very file already: after a restart the newest checkpoint is
+/* Whether the mirror has this very file already: after a restart the newest checkpoint is
  * offered again. */
 static bool is_copied(struct rp_copier *copier, const struct rp_name *name, const void *data,
                       uint64_t bytes)
@@ -146,7 +146,7 @@ int rp_copier_open(struct rp_copier **copier_out, const struct rp_locked_dir *so
                                    source->writer.storage, RP_WRITER_BUFFER_BYTES, error);
     if (code < 0) {
         free(copier);
-        return rp_fail_context(error, code, "second location");
+        return rp_fail_context(error, code, "mirror");
     }
     *newest_sequence_out = copier->target.newest_sequence;
     pthread_mutex_init(&copier->mutex, NULL);
@@ -165,7 +165,7 @@ int rp_copier_open(struct rp_copier **copier_out, const struct rp_locked_dir *so
 int rp_copier_finish_trial(struct rp_copier *copier, struct rp_error *error)
 {
     int code = rp_trial_finish(&copier->target.trial, error);
-    return code < 0 ? rp_fail_context(error, code, "second location") : 0;
+    return code < 0 ? rp_fail_context(error, code, "mirror") : 0;
 }
 
 void rp_copier_offer(struct rp_copier *copier, uint64_t sequence)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy.h — the second location: a thread that copies finished checkpoints to another directory.
+/* copy.h — the mirror: a thread that copies finished checkpoints to another directory.
  *
- * A slow or broken second location never delays a save. The thread copies the newest checkpoint
+ * A slow or broken mirror never delays a save. The thread copies the newest checkpoint
  * that was offered; if a newer one is offered before the copy has begun, the older one is skipped.
  * No checkpoint is pruned at the source before its copy, or the copy of a newer checkpoint, has
  * been verified. */
@@ -13,7 +13,7 @@
 
 struct rp_copier;
 
-/** Open `path` as the second location of `source`, which must outlive the copier, begin its trial
+/** Open `path` as the mirror of `source`, which must outlive the copier, begin its trial
  * write, and start the thread. *newest_sequence_out: the newest sequence in `path`; new checkpoints
  * must be above it. */
 RP_MUST_CHECK int rp_copier_open(struct rp_copier **copier_out, const struct rp_locked_dir *source,
@@ -30,11 +30,11 @@ uint64_t rp_copier_newest(struct rp_copier *copier);
 void rp_copier_counts(struct rp_copier *copier, struct rp_copy_counts *counts);
 /** Copy the checkpoint that was offered last, then stop. Returns rp_copier_newest. NULL is fine. */
 uint64_t rp_copier_close(struct rp_copier *copier);
-/** The second location; it lives as long as the copier. */
+/** The mirror; it lives as long as the copier. */
 struct rp_locked_dir *rp_copier_target(struct rp_copier *copier);
-/** rp_locked_dir_set_aside of the second location. Call it before anything is offered. */
+/** rp_locked_dir_set_aside of the mirror. Call it before anything is offered. */
 RP_MUST_CHECK int rp_copier_set_aside(struct rp_copier *copier, struct rp_error *error);
-/** Set keep_every_rows of the second location. Call it before anything is offered. */
+/** Set keep_every_rows of the mirror. Call it before anything is offered. */
 void rp_copier_keep_every(struct rp_copier *copier, uint64_t rows);
 
 #endif

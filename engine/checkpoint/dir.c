@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dir.c — the handle of a checkpoint directory: saving, pruning, the second location.
+/* dir.c — the handle of a checkpoint directory: saving, pruning, the mirror.
  *
  * A save computes the layout and the hashes of the sections (image.h). Each of up to three attempts
  * takes the next sequence number and lets writer.c write the file. At the end the file is offered
@@ -27,7 +27,7 @@
 
 struct rp_checkpoint_dir {
     struct rp_locked_dir locked;
-    struct rp_copier *copier;     /* NULL = no second location */
+    struct rp_copier *copier;     /* NULL = no mirror */
     struct rp_image *unread;      /* the newest save, which was not read back yet; NULL = none */
     struct rp_scrubber *scrubber; /* NULL = none */
 };

@@ -63,7 +63,7 @@ static int fail_busy(const struct rp_locked_dir *locked, struct rp_error *error)
 
 /* Does the name of the lock lead to the held file? */
 enum lock_name { LOCK_UNKNOWN, LOCK_HELD, LOCK_OTHER };
-static enum lock_name look_at_lock(const struct rp_locked_dir *locked)
+static enum lock_name check_lock(const struct rp_locked_dir *locked)
 {
     struct stat held, found;
     if (fstat(locked->lock, &held) < 0 ||
@@ -99,7 +99,7 @@ static int take_lock(struct rp_locked_dir *locked, struct rp_error *error)
         int code = open_lock(locked, error);
         if (code < 0)
             return code;
-        is_ours = look_at_lock(locked) == LOCK_HELD;
+        is_ours = check_lock(locked) == LOCK_HELD;
     }
     locked->is_watched = locked->is_watched && is_ours;
     char host[RP_HOST_BYTES], text[HOLDER_BYTES] = {0};
@@ -177,7 +177,7 @@ int rp_locked_dir_check(const struct rp_locked_dir *locked, struct rp_error *err
     RP_ASSERT(!locked->trial.is_under_way);
     if (!locked->is_watched)
         return 0;
-    if (look_at_lock(locked) == LOCK_OTHER) /* it was removed, and another process made a new one */
+    if (check_lock(locked) == LOCK_OTHER) /* it was removed, and another process made a new one */
         return rp_fail(error, -RP_E_BUSY,
                        "stop one of the two; never remove " LOCK_NAME ": a lock ends with its "
                        "process",

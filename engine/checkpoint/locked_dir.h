@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* locked_dir.h — a directory that is open for writing checkpoints: locked, freed of killed runs'
- * temporary files, and tested with a write. The checkpoint directory is one, the second location
+ * temporary files, and tested with a write. The checkpoint directory is one, the mirror
  * another. A handle belongs to one thread at a time, but for its list of damaged checkpoints. */
 #ifndef RP_CHECKPOINT_LOCKED_DIR_H
 #define RP_CHECKPOINT_LOCKED_DIR_H
@@ -93,7 +93,7 @@ void rp_locked_dir_prune(struct rp_locked_dir *locked, uint64_t newest_copied);
 RP_MUST_CHECK int rp_locked_dir_set_aside(const struct rp_locked_dir *locked,
                                           struct rp_error *error);
 
-/** Rename the copies in the second location `copies` whose checkpoints were rewound since the last
+/** Rename the copies in the mirror `copies` whose checkpoints were rewound since the last
  * start that had one (rewind.c). If there are markers, it waits for both trials. Call it before
  * a copy is examined. */
 RP_MUST_CHECK int rp_locked_dir_rewind_copies(struct rp_locked_dir *locked,

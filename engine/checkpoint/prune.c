@@ -16,7 +16,7 @@
  *   N1  A checkpoint is removed only when newer ones at `keep` (2 or more) positions are known to
  *       verify. So any number of saves at one position removes no other position.
  *
- *   N2  With a second location, a checkpoint is removed only when it, or a newer one, has
+ *   N2  With a mirror, a checkpoint is removed only when it, or a newer one, has
  *       a verified copy there.
  *
  *   N3  A checkpoint of the history is removed only when another one of its rows is known to verify
@@ -102,7 +102,7 @@ static enum answer answer_of(int code)
 }
 
 /* Whether a start could resume from this checkpoint, as the disk returns it now. */
-static enum answer look_at(const struct rp_locked_dir *locked, uint64_t sequence)
+static enum answer verify_sequence(const struct rp_locked_dir *locked, uint64_t sequence)
 {
     struct rp_checkpoint *checkpoint;
     struct rp_error error;
@@ -134,8 +134,8 @@ void rp_locked_dir_judge(struct rp_locked_dir *locked, uint64_t sequence, bool i
     if (known) /* else it is out of memory, and the next pruning reads the file */
         known->known = is_good ? RP_KNOWN_VERIFIED : RP_KNOWN_DAMAGED;
     uint64_t older = is_good ? 0 : locked->bad_sequence;
-    if (older &&
-        (look_at(locked, older) == ANSWER_DAMAGED || look_at(locked, sequence) == ANSWER_GOOD))
+    if (older && (verify_sequence(locked, older) == ANSWER_DAMAGED ||
+                  verify_sequence(locked, sequence) == ANSWER_GOOD))
         remove_bad_save(locked, older);
     locked->bad_sequence = is_good ? 0 : sequence;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rewind.c — make an older checkpoint the newest one, in the directory and in its second location.
+/* rewind.c — make an older checkpoint the newest one, in the directory and in its mirror.
  *
  * A rewind knows only the directory, so it leaves a marker there, an empty file whose name is
  * `.rewind-AFTER-LAST`: the checkpoints above AFTER and up to LAST were given up. The next start
- * that has a second location renames the copies of these, before it searches for a copy to resume
+ * that has a mirror renames the copies of these, before it searches for a copy to resume
  * from, and removes the marker.
  *
  * Invariants

@@ -15,7 +15,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 
-#define LOOK_BACK_BYTES (1u << 20) /* some thousand entries */
+#define TAIL_BYTES (1u << 20) /* some thousand entries */
 #define TEXT_BYTES 1001
 #define JOURNAL_BYTES_MAX (UINT64_C(1) << 30)
 
@@ -75,7 +75,7 @@ static char *read_end(const char *path, size_t *bytes)
 {
     uint64_t size = 0;
     int fd = rp_file_open_read(path, &size, NULL);
-    *bytes = (size_t)rp_min_u64(size, LOOK_BACK_BYTES);
+    *bytes = (size_t)rp_min_u64(size, TAIL_BYTES);
     char *text = fd < 0 ? NULL : rp_calloc(1, *bytes + 1);
     if (text && rp_file_read_at(fd, path, text, *bytes, size - *bytes, NULL) < 0) {
         free(text);

@@ -8,7 +8,7 @@
 
 struct rp_scrubber;
 
-/** Start the thread for the checkpoint directory and the second location (NULL = none), which must
+/** Start the thread for the checkpoint directory and the mirror (NULL = none), which must
  * outlive it. The first pass begins after one period. */
 RP_MUST_CHECK int rp_scrubber_open(struct rp_scrubber **out, struct rp_locked_dir *const dirs[2],
                                    uint32_t period_seconds, struct rp_error *error);

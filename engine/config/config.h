@@ -97,7 +97,7 @@ struct rp_config {
     uint32_t window_blocks;    /* 16 */
     uint32_t packing;          /* lookahead (default) | concat | best_fit */
     uint32_t window;           /* 64 */
-    uint32_t fill;             /* pad (default) | split; an explicit pad is an error with concat */
+    uint32_t row_gap;          /* pad (default) | split; an explicit pad is an error with concat */
     uint32_t long_doc;         /* split (default) | truncate | drop */
     uint32_t max_docs_per_row; /* 0 = from the lengths of the corpus (plan/docs_per_row.h) */
     uint32_t lanes;            /* 1; version 1 only */
@@ -113,11 +113,11 @@ struct rp_config {
     bool grow;                      /* true */
 
     /* the batches: how rows are divided over ranks; may change at every resume */
-    uint32_t batch_size;             /* rows per rank and micro-batch; required */
-    uint32_t dp_world_size;          /* 1 */
-    uint64_t global_batch_size;      /* rows per step; 0 = batch_size * dp_world_size */
-    uint32_t rank_first, rank_count; /* `ranks: 0-3`: the ranks this node serves; default all */
-    uint32_t replicas; /* 1; consumers of this node that need the batches of one rank */
+    uint32_t batch_size;              /* rows per rank and micro-batch; required */
+    uint32_t dp_world_size;           /* 1 */
+    uint64_t global_batch_size;       /* rows per step; 0 = batch_size * dp_world_size */
+    uint32_t rank_first, rank_count;  /* `ranks: 0-3`: the ranks this node serves; default all */
+    uint32_t consumers_per_rank;      /* 1; replicas: consumers here that need one rank's batches */
     struct rp_config_batches batches; /* once the config is finished; at least one entry */
     bool drop_last;                   /* false */
     int64_t pad_id;                   /* 0 */
@@ -162,7 +162,7 @@ struct rp_config {
     uint64_t checkpoint_keep_every;    /* steps; 0 = no history */
     uint32_t checkpoint_scrub_seconds; /* 0 = never */
     bool checkpoint_contents;          /* true */
-    char *checkpoint_mirror_dir;       /* the second location; NULL = none */
+    char *checkpoint_mirror_dir;       /* the mirror; NULL = none */
     char *mount_guard_dir;             /* NULL = in the user's state home; "none" = no run record */
 
     /* alerts (tools/ringpack/alerts/alert.h) */

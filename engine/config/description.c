@@ -103,7 +103,7 @@ static void add_keys(struct walk *walk, const struct rp_config_source *source)
 static int add_stages(struct rp_hasher *hasher, const struct rp_config *config)
 {
     static const char *const keys[] = {"num_epochs", "seq_len", "align", "packing", "window",
-                                       "fill",       "spread",  "deal",  "lanes"};
+                                       "row_gap",    "spread",  "deal",  "lanes"};
     static const char *const of_source[] = {"name",     "weight",     "documents",  "atomic",
                                             "too_long", "max_epochs", "max_tokens", "on_exhausted"};
     char value[RP_RECORD_VALUE_MAX + 1];
@@ -170,12 +170,19 @@ static int hash_corpus(struct walk *walk, const struct rp_config *config, struct
     return code < 0 ? rp_fail(error, code, NULL, "out of memory for the paths of the corpus") : 0;
 }
 
+static void add_value(struct rp_record_writer *writer, const struct rp_config *config,
+                      const char *field, const char *key)
+{
+    char value[RP_RECORD_VALUE_MAX + 1];
+    rp_config_value_text(config, key, value, sizeof value);
+    rp_contract_add(writer, field, "%s", value);
+}
+
+/* The field has the name of its key. */
 static void add_key(struct rp_record_writer *writer, const struct rp_config *config,
                     const char *name)
 {
-    char value[RP_RECORD_VALUE_MAX + 1];
-    rp_config_value_text(config, name, value, sizeof value);
-    rp_contract_add(writer, name, "%s", value);
+    add_value(writer, config, name, name);
 }
 
 static void add_corpus(struct rp_record_writer *writer, const struct walk *walk)
@@ -197,7 +204,7 @@ static void add_stream(struct rp_record_writer *writer, const struct rp_config *
         rp_contract_add(writer, "block_documents", "%" PRIu32, config->block_documents);
     add_corpus(writer, walk);
     if (has_window)
-        add_key(writer, config, "fill");
+        add_value(writer, config, "fill", "row_gap");
     add_key(writer, config, "lanes");
     add_key(writer, config, "long_doc");
     if (config->max_docs_per_row)

@@ -289,17 +289,17 @@ static int add_indexed(const struct objects *objects, uint32_t first, struct rp_
 {
     struct rp_paths files = {0}, indexes = {0};
     int code = list_unlisted(objects, first, &files, &indexes, error);
-    struct rp_looked *looked = rp_calloc(files.count, sizeof *looked);
-    if (code == 0 && !looked)
+    struct rp_remote_stat *stats = rp_calloc(files.count, sizeof *stats);
+    if (code == 0 && !stats)
         code = rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards");
     if (code == 0 && files.count)
-        code = rp_fetch_looks((const char *const *)files.paths, files.count, true, looked, error);
+        code = rp_fetch_stats((const char *const *)files.paths, files.count, true, stats, error);
     for (size_t i = 0; code == 0 && i < files.count; i++)
-        if (looked[i].bytes > 0 || !is_index_of_corpus(indexes.paths[i]))
+        if (stats[i].bytes > 0 || !is_index_of_corpus(indexes.paths[i]))
             code = rp_config_source_add_shard(objects->found, NULL, files.paths[i], error);
     rp_paths_release(&files);
     rp_paths_release(&indexes);
-    free(looked);
+    free(stats);
     return code;
 }
 

@@ -241,10 +241,10 @@ static int finish_stream(struct rp_config *config, struct rp_error *error)
         return RP_KEY_FAIL(config, max_docs_per_row, NULL, error,
                            "expected at most seq_len, which is %u; found %u", config->seq_len,
                            config->max_docs_per_row);
-    if (RP_KEY_IS(config, packing, "concat") && RP_KEY_IS(config, fill, "pad") &&
-        config->lines[RP_KEY_fill])
-        return RP_KEY_FAIL(config, fill, "leave fill out, or choose packing: lookahead", error,
-                           "packing: concat always splits; `pad` cannot be had with it");
+    if (RP_KEY_IS(config, packing, "concat") && RP_KEY_IS(config, row_gap, "pad") &&
+        config->lines[RP_KEY_row_gap])
+        return RP_KEY_FAIL(config, row_gap, "leave row_gap out, or choose packing: lookahead",
+                           error, "packing: concat always splits; `pad` cannot be had with it");
     return 0;
 }
 

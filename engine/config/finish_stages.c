@@ -151,7 +151,7 @@ static int check_weights(struct walk *walk)
 
 static int check_packing(struct walk *walk)
 {
-    static const enum rp_stage_key_index of_rows[] = {RP_STAGE_KEY_window, RP_STAGE_KEY_fill,
+    static const enum rp_stage_key_index of_rows[] = {RP_STAGE_KEY_window, RP_STAGE_KEY_row_gap,
                                                       RP_STAGE_KEY_spread};
     const struct rp_config_stage *stage = walk->stage;
     bool was_concat = walk->is_concat;
@@ -163,8 +163,8 @@ static int check_packing(struct walk *walk)
                                "leave it out, or choose another packing", walk->error,
                                "packing is concat in stage %u, which has none", walk->number);
     if (walk->number > 0 && was_concat && !walk->is_concat &&
-        (!sets(walk, RP_STAGE_KEY_window) || !sets(walk, RP_STAGE_KEY_fill)))
-        return FAIL_STAGE(walk, packing, "add `window` and `fill` to the stage",
+        (!sets(walk, RP_STAGE_KEY_window) || !sets(walk, RP_STAGE_KEY_row_gap)))
+        return FAIL_STAGE(walk, packing, "add `window` and `row_gap` to the stage",
                           "stage %u follows packing: concat, which has neither of them",
                           walk->number);
     return 0;

@@ -83,8 +83,8 @@ enum rp_key_kind {
       "how documents become rows")                                                                 \
     X(window, window, COUNT, NULL, "64", 1, 4096,                                                  \
       "documents to choose from (lookahead), or open rows (best_fit)")                             \
-    X(fill, fill, CHOICE, "pad|split", "pad", 0, 0,                                                \
-      "fill of the last gap of a row: padding, or a document cut to fit")                          \
+    X(row_gap, row_gap, CHOICE, "pad|split", "pad", 0, 0,                                          \
+      "last gap of a row: padding, or a document cut to fit")                                      \
     X(long_doc, long_doc, CHOICE, "split|truncate|drop", "split", 0, 0,                            \
       "treatment of documents longer than a row")                                                  \
     X(max_docs_per_row, max_docs_per_row, COUNT, NULL, "(from the lengths of the documents)", 1,   \
@@ -122,7 +122,7 @@ enum rp_key_kind {
       1ull << 40, "rows of a step; a multiple of batch_size * dp_world_size")                      \
     X(ranks, rank_first, RANKS, NULL, "(all)", 0, 0,                                               \
       "ranks that this node serves, for instance 0-3")                                             \
-    X(replicas, replicas, COUNT, NULL, "1", 1, 32,                                                 \
+    X(consumers_per_rank, consumers_per_rank, COUNT, NULL, "1", 1, 32,                             \
       "trainers that read each rank's batches: its neighbours in tensor or pipeline parallelism")  \
     X(drop_last, drop_last, BOOL, NULL, "false", 0, 0, "drop the last step when it is not full")   \
     X(pad_id, pad_id, SIGNED, NULL, "0", 0, 0, "token id of padding")                              \
@@ -188,7 +188,7 @@ enum rp_key_kind {
     X(checkpoint_contents, checkpoint_contents, BOOL, NULL, "true", 0, 0,                          \
       "also save the prefetched rows, so that a resumed run starts without reading the corpus")    \
     X(checkpoint_mirror_dir, checkpoint_mirror_dir, PATH, NULL, "(no copies)", 0, 0,               \
-      "second location: a directory where copies of checkpoints are written and verified")         \
+      "mirror: a directory where copies of checkpoints are written and verified")                  \
     X(alert_command, alert_command, COMMAND, NULL, "(alerts are logged only)", 0, 0,               \
       "program run at each alert, with its arguments, without a shell; RINGPACK_ALERT... say why") \
     X(alert_starved_ms, alert_starved_ms, COUNT, NULL, "0", 0, 86400000,                           \
@@ -267,7 +267,7 @@ enum rp_key_kind {
       "how documents become rows")                                                                 \
     X(window, window, COUNT, NULL, "(as before)", 1, 4096,                                         \
       "documents to choose from (lookahead), or open rows (best_fit)")                             \
-    X(fill, fill, CHOICE, "pad|split", "(as before)", 0, 0, "fill of the last gap of a row")       \
+    X(row_gap, row_gap, CHOICE, "pad|split", "(as before)", 0, 0, "last gap of a row")             \
     X(spread, spread, COUNT, NULL, "(as before)", 1, 1024,                                         \
       "documents longer than a row whose rows alternate")                                          \
     X(align, align, COUNT, NULL, "(as before)", 1, 4096,                                           \

@@ -23,7 +23,7 @@ void rp_config_choose_packers(struct rp_config *config)
         return;
     struct rp_cpus own;
     bool has_own = config->cpus && rp_cpus_parse(&own, config->cpus);
-    uint64_t trainers = rp_max_u64(1, config->rank_count) * config->replicas;
+    uint64_t trainers = rp_max_u64(1, config->rank_count) * config->consumers_per_rank;
     config->packer_cpus = has_own ? (uint32_t)rp_min_u64(rp_cpus_count(&own), rp_cpus_quota(""))
                                   : rp_cpus_allowed();
     config->packers = rp_packers_choose(config->packer_cpus, has_own ? 0 : trainers);

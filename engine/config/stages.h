@@ -90,7 +90,7 @@ struct rp_config_stage {
     uint64_t ramp; /* rows */
     uint64_t global_batch_size;
     uint32_t batch_size;
-    uint32_t seq_len, align, packing, window, fill, spread, max_docs_per_row;
+    uint32_t seq_len, align, packing, window, row_gap, spread, max_docs_per_row;
     struct rp_config_deal deal;
     /* once the config is finished: its first row and step, and the values in force */
     uint64_t from, first_step, step_rows, batch_rows; /* batch_rows: over all ranks */

@@ -12,8 +12,8 @@
 
 /* Keys of the node, the job and the process, which all streams share. */
 static const enum rp_key_index common_keys[] = {
-    RP_KEY_run,      RP_KEY_run_dir, RP_KEY_dp_world_size, RP_KEY_ranks,
-    RP_KEY_replicas, RP_KEY_streams, RP_KEY_stream,        RP_KEY_log_format,
+    RP_KEY_run,     RP_KEY_run_dir, RP_KEY_dp_world_size, RP_KEY_ranks, RP_KEY_consumers_per_rank,
+    RP_KEY_streams, RP_KEY_stream,  RP_KEY_log_format,
 };
 
 /* ---- a node as text -------------------------------------------------------------------------- */

@@ -29,7 +29,7 @@ void rp_gunzip_end(struct rp_gunzip *text)
 }
 
 /* Read the next bytes into `input`, none at the end of the file. */
-static int fill(struct rp_gunzip *text, struct rp_error *error)
+static int read_input(struct rp_gunzip *text, struct rp_error *error)
 {
     size_t have = 0;
     for (ssize_t got = 1; have < PIECE_BYTES && got != 0; have += got > 0 ? (size_t)got : 0) {
@@ -103,7 +103,7 @@ int rp_gunzip_read(struct rp_gunzip *text, void *to, size_t bytes, size_t *got_o
     stream->next_out = to;
     stream->avail_out = (uInt)bytes;
     while (code == 0 && stream->avail_out > 0) {
-        code = stream->avail_in == 0 ? fill(text, error) : 0;
+        code = stream->avail_in == 0 ? read_input(text, error) : 0;
         if (stream->avail_in == 0)
             break;
         if (text->form == RP_GUNZIP_PLAIN)

@@ -43,7 +43,7 @@ struct walking {
     const struct rp_probe *probe;
     struct rp_sink *sink;
     struct rp_max_token_id largest;
-    bool looks_for_largest;
+    bool finds_largest;
 };
 
 static int add_walked_piece(void *context, const uint8_t *bytes, size_t byte_count,
@@ -59,9 +59,9 @@ static int keep(void *context, uint64_t byte, uint32_t tokens, const struct rp_s
     struct walking *walking = context;
     enum rp_token_type type = walking->sink->layout.type;
     int code = 0;
-    if (walking->looks_for_largest && walking->sink->documents == 1)
+    if (walking->finds_largest && walking->sink->documents == 1)
         code = rp_max_token_id_begin(&walking->largest, walking->probe, type, error);
-    if (code == 0 && walking->looks_for_largest)
+    if (code == 0 && walking->finds_largest)
         code = rp_max_token_id_add(&walking->largest, byte, tokens, error);
     if (code < 0)
         return code;
@@ -91,7 +91,7 @@ static int add_documents(struct rp_opened *opened, const struct rp_probe *probe,
     struct walking walking = {.collector = &scanned->collector,
                               .probe = probe,
                               .sink = &sink,
-                              .looks_for_largest = !reader->reads_tokens};
+                              .finds_largest = !reader->reads_tokens};
     sink.context = &walking;
     scanned->collector.shape.has_extents = true;
     if (reader->reads_tokens)

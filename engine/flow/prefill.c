@@ -219,7 +219,7 @@ static bool fetch_next(struct rp_prefill *prefill)
     it->cache_entry = cache_entry;
     it->shard = shard;
     while (next_piece(prefill, it->object.read_bytes, &it->offset, &it->bytes)) {
-        struct rp_cache_held held = rp_entry_look(cache_entry, it->offset, it->bytes);
+        struct rp_cache_held held = rp_entry_view(cache_entry, it->offset, it->bytes);
         if (held.head == it->bytes)
             continue;
         it->buffer = malloc(it->bytes);
@@ -272,7 +272,7 @@ static bool may_fetch(const struct rp_prefill *prefill)
 }
 
 /* Indexes are mapped. If one is cut short, the threads that plan find out, and stop the stream. */
-static void fill(void *context)
+static void prefetch(void *context)
 {
     struct rp_prefill *prefill = context;
     while (!is_stopping(prefill)) {
@@ -296,7 +296,7 @@ static void *prefill_main(void *context)
     prctl(PR_SET_NAME, "prefill");
     if (rp_io_open(&prefill->io, prefill->chosen.method, &options, NULL) < 0)
         return NULL;
-    (void)!rp_mapped_guard(fill, prefill);
+    (void)!rp_mapped_guard(prefetch, prefill);
     rp_io_close(prefill->io);
     for (uint32_t i = 0; i < RP_CACHE_FILLS_MAX; i++) {
         struct fetching *it = &prefill->fetching[i];

@@ -166,7 +166,7 @@ static uint64_t bytes_of(const struct rp_queue *queue)
 }
 
 /* Queue whole micro-batches of the step, as many as the bounds allow, and at least one. */
-static void fill(struct rp_queue *queue)
+static void queue_batches(struct rp_queue *queue)
 {
     const struct rp_flow_options *o = queue->options;
     const struct rp_numbering_part *part = rp_numbering_of_batch(queue->numbering, queue->batch);
@@ -244,7 +244,7 @@ int rp_queue_begin(struct rp_queue *queue, uint64_t batch, struct rp_error *erro
     if (!is_kept && batch > first)
         queue->code = count_before(queue, first);
     if (queue->code >= 0)
-        fill(queue);
+        queue_batches(queue);
     int code = queue->code;
     if (code >= 0 && queue->has_ended)
         queue->sums.is_whole = 0;
@@ -272,7 +272,7 @@ void rp_queue_begin_batch(struct rp_queue *queue, uint64_t batch,
                           struct rp_block_reads *block_reads)
 {
     if (batch == queue->batch && queue->code >= 0)
-        fill(queue);
+        queue_batches(queue);
     if (queue->next_block == queue->block_count)
         return;
     rp_block_reads_move(block_reads, queue->block_at + queue->next_block);

@@ -186,7 +186,7 @@ static bool waits_for_fill(struct http *http, struct slot *slot)
     const struct rp_entry *kept = slot->of->kept;
     bool is_filling = !http->options.is_fill &&
                       rp_entry_is_filling(kept, slot->read.offset, slot->bytes);
-    slot->held = rp_entry_look(kept, slot->read.offset, slot->bytes);
+    slot->held = rp_entry_view(kept, slot->read.offset, slot->bytes);
     uint64_t until_ns = slot->fill_until_ns ? slot->fill_until_ns : rp_now_ns() + FILL_WAIT_NS;
     bool waits = is_filling && slot->held.head + slot->held.tail < slot->bytes &&
                  rp_now_ns() < until_ns;

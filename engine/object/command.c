@@ -14,7 +14,7 @@
 #include "base/spawn.h"
 
 #define OUTPUT_BYTES_MAX (64u << 10)
-#define LOOK_MS 20
+#define POLL_MS 20
 #define SECOND_NS UINT64_C(1000000000)
 
 struct running {
@@ -45,10 +45,10 @@ static int follow(struct running *it, int *status, struct rp_error *error)
     const struct rp_command *command = it->command;
     uint64_t end_ns = rp_now_ns() + command->limit_s * SECOND_NS;
     for (;;) {
-        struct pollfd look = {.fd = it->output, .events = POLLIN};
+        struct pollfd output = {.fd = it->output, .events = POLLIN};
         if (it->output < 0)
-            rp_sleep_ns(LOOK_MS * 1000000u);
-        else if (poll(&look, 1, LOOK_MS) > 0)
+            rp_sleep_ns(POLL_MS * 1000000u);
+        else if (poll(&output, 1, POLL_MS) > 0)
             read_some(it);
         pid_t ended = waitpid(it->pid, status, WNOHANG);
         if (ended == it->pid || (ended < 0 && errno == ECHILD)) {

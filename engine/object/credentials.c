@@ -203,8 +203,8 @@ static int from_profile(struct rp_credentials *made, const struct rp_patience *p
     return code;
 }
 
-static int look_for(struct rp_credentials *made, const struct rp_patience *patience,
-                    struct rp_error *error)
+static int search(struct rp_credentials *made, const struct rp_patience *patience,
+                  struct rp_error *error)
 {
     bool is_unsigned;
     *made = (struct rp_credentials){.place = "nowhere: requests are not signed"};
@@ -235,7 +235,7 @@ static bool are_fresh(void)
 static int get_anew(const struct rp_patience *patience, struct rp_error *error)
 {
     struct rp_credentials made;
-    int code = look_for(&made, patience, error);
+    int code = search(&made, patience, error);
     bool had_keys = are_known && known.key_id;
     if (code == 0 && had_keys && !made.key_id)
         code = rp_fail(error, -RP_E_TIMEOUT, HINT, "credentials: %s gave keys, and now gives none",

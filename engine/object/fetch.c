@@ -16,14 +16,14 @@
 #include "object/requests.h"
 
 #define DEPTH 16u
-#define LOOK_BYTES (64u << 10)
+#define HEAD_BYTES (64u << 10)
 #define PIECE_BYTES (8u << 20)
 #define PIECES_AT_ONCE 64u
 
 struct fetching {
     struct rp_object *object;
-    struct rp_object_request look;
-    uint8_t first[LOOK_BYTES];
+    struct rp_object_request head;
+    uint8_t first[HEAD_BYTES];
     const struct rp_progress *progress;
 };
 
@@ -41,9 +41,9 @@ static bool is_missing(const struct rp_object_request *request)
     return request->error.code == -ENOENT || request->error.code == -EACCES;
 }
 
-static int look_at_group(const char *const *urls, size_t count, bool may_be_missing,
-                         struct rp_looked *looked, struct rp_object_request *requests,
-                         uint8_t *buffer, struct rp_error *error)
+static int stat_group(const char *const *urls, size_t count, bool may_be_missing,
+                      struct rp_remote_stat *stats, struct rp_object_request *requests,
+                      uint8_t *buffer, struct rp_error *error)
 {
     int code = 0;
     size_t opened = 0;
@@ -51,33 +51,33 @@ static int look_at_group(const char *const *urls, size_t count, bool may_be_miss
         struct rp_object *object;
         code = rp_object_open(&object, urls[opened], error);
         requests[opened] = (struct rp_object_request){
-            .kind = RP_REQUEST_LOOK, .object = object, .bytes = 1, .buffer = buffer + opened};
+            .kind = RP_REQUEST_HEAD, .object = object, .bytes = 1, .buffer = buffer + opened};
     }
     if (code == 0)
         code = rp_requests_do(requests, count, DEPTH, error);
     for (size_t i = 0; i < count && code == 0; i++) {
         const char *identity = requests[i].identity;
-        looked[i] = (struct rp_looked){0};
+        stats[i] = (struct rp_remote_stat){0};
         if (requests[i].error.code == -RP_E_EMPTY || (may_be_missing && is_missing(&requests[i])))
             continue;
         code = take_failure(&requests[i], error);
-        looked[i] = (struct rp_looked){requests[i].total,
-                                       *identity ? rp_hash64(identity, strlen(identity)) : 0};
+        stats[i] = (struct rp_remote_stat){requests[i].total,
+                                           *identity ? rp_hash64(identity, strlen(identity)) : 0};
     }
     for (size_t i = 0; i < opened; i++)
         rp_object_close(requests[i].object);
     return code;
 }
 
-int rp_fetch_looks(const char *const *urls, size_t count, bool may_be_missing,
-                   struct rp_looked *looked, struct rp_error *error)
+int rp_fetch_stats(const char *const *urls, size_t count, bool may_be_missing,
+                   struct rp_remote_stat *stats, struct rp_error *error)
 {
     struct rp_object_request requests[PIECES_AT_ONCE];
     uint8_t buffer[PIECES_AT_ONCE];
     int code = 0;
     for (size_t first = 0; first < count && code == 0; first += PIECES_AT_ONCE)
-        code = look_at_group(urls + first, (size_t)rp_min_u64(PIECES_AT_ONCE, count - first),
-                             may_be_missing, looked + first, requests, buffer, error);
+        code = stat_group(urls + first, (size_t)rp_min_u64(PIECES_AT_ONCE, count - first),
+                          may_be_missing, stats + first, requests, buffer, error);
     return code;
 }
 
@@ -127,7 +127,7 @@ static int fetch_groups(struct rp_fetch_part *parts, size_t count, enum rp_reque
 
 int rp_fetch_heads(struct rp_fetch_part *parts, size_t count, struct rp_error *error)
 {
-    return fetch_groups(parts, count, RP_REQUEST_LOOK, error);
+    return fetch_groups(parts, count, RP_REQUEST_HEAD, error);
 }
 
 int rp_fetch_parts(struct rp_fetch_part *parts, size_t count, struct rp_error *error)
@@ -142,12 +142,12 @@ static int begin(struct fetching **fetching_out, const char *url, struct rp_erro
     if (!f)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for a URL");
     int code = rp_object_open(&f->object, url, error);
-    f->look = (struct rp_object_request){
-        .kind = RP_REQUEST_LOOK, .object = f->object, .bytes = LOOK_BYTES, .buffer = f->first};
+    f->head = (struct rp_object_request){
+        .kind = RP_REQUEST_HEAD, .object = f->object, .bytes = HEAD_BYTES, .buffer = f->first};
     if (code == 0)
-        code = rp_requests_do(&f->look, 1, 1, error);
+        code = rp_requests_do(&f->head, 1, 1, error);
     if (code == 0)
-        code = take_failure(&f->look, error);
+        code = take_failure(&f->head, error);
     return code == -EACCES ? -ENOENT : code; /* some stores do not disclose which objects exist */
 }
 
@@ -163,15 +163,15 @@ static int read_some(const struct fetching *f, uint8_t *to, uint64_t *at, struct
 {
     struct rp_object_request requests[PIECES_AT_ONCE];
     size_t count = 0;
-    for (; count < PIECES_AT_ONCE && *at < f->look.total; count++) {
-        uint32_t bytes = (uint32_t)rp_min_u64(PIECE_BYTES, f->look.total - *at);
+    for (; count < PIECES_AT_ONCE && *at < f->head.total; count++) {
+        uint32_t bytes = (uint32_t)rp_min_u64(PIECE_BYTES, f->head.total - *at);
         requests[count] = (struct rp_object_request){.kind = RP_REQUEST_RANGE,
                                                      .object = f->object,
                                                      .offset = *at,
                                                      .bytes = bytes,
                                                      .buffer = to + *at,
-                                                     .total = f->look.total,
-                                                     .expected = f->look.identity};
+                                                     .total = f->head.total,
+                                                     .expected = f->head.identity};
         *at += bytes;
     }
     int code = rp_requests_do(requests, count, DEPTH, error);
@@ -183,10 +183,10 @@ static int read_some(const struct fetching *f, uint8_t *to, uint64_t *at, struct
 static int read_all(const struct fetching *f, uint8_t *to, struct rp_error *error)
 {
     int code = 0;
-    memcpy(to, f->first, f->look.arrived);
-    for (uint64_t at = f->look.arrived; code == 0 && at < f->look.total;) {
+    memcpy(to, f->first, f->head.arrived);
+    for (uint64_t at = f->head.arrived; code == 0 && at < f->head.total;) {
         code = read_some(f, to, &at, error);
-        rp_progress_report(f->progress, at, f->look.total);
+        rp_progress_report(f->progress, at, f->head.total);
     }
     return code;
 }
@@ -197,17 +197,17 @@ int rp_fetch_text(const char *url, uint64_t bytes_max, char **text_out, size_t *
     struct fetching *f;
     int code = begin(&f, url, error);
     char *text = NULL;
-    if (code == 0 && f->look.total > bytes_max)
+    if (code == 0 && f->head.total > bytes_max)
         code = rp_fail(error, -RP_E_FORMAT, "does its format match its name?",
                        "%s: expected at most %" PRIu64 " bytes, found %" PRIu64,
-                       rp_object_name(f->object), bytes_max, f->look.total);
+                       rp_object_name(f->object), bytes_max, f->head.total);
     if (code == 0) {
-        text = rp_calloc(1, (size_t)f->look.total + 1);
+        text = rp_calloc(1, (size_t)f->head.total + 1);
         code = text ? read_all(f, (uint8_t *)text, error)
                     : rp_fail(error, -ENOMEM, NULL, "%s: no memory to read it",
                               rp_object_name(f->object));
     }
-    *bytes_out = code == 0 ? (size_t)f->look.total : 0;
+    *bytes_out = code == 0 ? (size_t)f->head.total : 0;
     *text_out = code == 0 ? text : NULL;
     if (code < 0)
         free(text);
@@ -218,7 +218,7 @@ int rp_fetch_text(const char *url, uint64_t bytes_max, char **text_out, size_t *
 static int fill_file(const struct fetching *f, const struct rp_new_file *file,
                      struct rp_error *error)
 {
-    size_t bytes = (size_t)f->look.total;
+    size_t bytes = (size_t)f->head.total;
     int failed = posix_fallocate(file->fd, 0, (off_t)bytes);
     void *map = failed ? MAP_FAILED
                        : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file->fd, 0);
@@ -237,13 +237,13 @@ int rp_fetch_file(const char *url, const char *path, const char *identity,
     struct fetching *f;
     struct rp_new_file file;
     int code = begin(&f, url, error);
-    if (code == 0 && f->look.total == 0)
+    if (code == 0 && f->head.total == 0)
         code = rp_fail(error, -RP_E_EMPTY, "write it again", "%s: found an empty object",
                        rp_object_name(f->object));
-    if (code == 0 && identity && strcmp(f->look.identity, identity) != 0)
+    if (code == 0 && identity && strcmp(f->head.identity, identity) != 0)
         code = rp_fail(error, -RP_E_CHANGED, "run the command again when no process writes to it",
                        "%s: changed while it was read: its ETag: expected %s, found %s",
-                       rp_object_name(f->object), identity, f->look.identity);
+                       rp_object_name(f->object), identity, f->head.identity);
     if (code == 0) {
         f->progress = progress;
         code = rp_new_file_open(&file, path, error);

@@ -15,15 +15,15 @@
 #include "object/reply.h"
 
 /* The size and the identity of an object. */
-struct rp_looked {
+struct rp_remote_stat {
     uint64_t bytes;
     uint64_t identity; /* a hash of its identity (reply.h); 0: the store names none */
 };
 /** Find the sizes and identities of objects, several at a time. Objects may be empty. A missing
  * object, or one whose existence the store does not disclose, is an error; with may_be_missing it
  * counts as empty. */
-RP_MUST_CHECK int rp_fetch_looks(const char *const *urls, size_t count, bool may_be_missing,
-                                 struct rp_looked *looked, struct rp_error *error);
+RP_MUST_CHECK int rp_fetch_stats(const char *const *urls, size_t count, bool may_be_missing,
+                                 struct rp_remote_stat *stats, struct rp_error *error);
 
 /* A part of an object. */
 struct rp_fetch_part {

@@ -86,7 +86,7 @@ static char *value_in(char *line, const struct wanted *wanted, bool *inside)
 }
 
 /* The value; for a NULL key "" if the section exists. The caller frees it. */
-static char *look_into(const char *path, const struct wanted *wanted)
+static char *search_file(const char *path, const struct wanted *wanted)
 {
     char *text, *rest, *found = NULL;
     size_t bytes;
@@ -113,12 +113,12 @@ static const struct {
     const char *variable, *name;
 } files[] = {{"AWS_SHARED_CREDENTIALS_FILE", "credentials"}, {"AWS_CONFIG_FILE", "config"}};
 
-static char *look_for(const struct wanted *wanted)
+static char *search(const struct wanted *wanted)
 {
     char *found = NULL;
     for (size_t i = 0; i < RP_ARRAY_COUNT(files) && !found; i++) {
         char *path = path_of(files[i].variable, files[i].name);
-        found = look_into(path, wanted);
+        found = search_file(path, wanted);
         free(path);
     }
     return found;
@@ -192,15 +192,15 @@ char *rp_profile_value(const char *key)
     const char *slash = strchr(key, '/');
     if (slash)
         snprintf(parent, sizeof parent, "%.*s", (int)(slash - key), key);
-    return look_for(&(struct wanted){"profile", rp_profile_name(), slash ? parent : NULL,
-                                     slash ? slash + 1 : key});
+    return search(&(struct wanted){"profile", rp_profile_name(), slash ? parent : NULL,
+                                   slash ? slash + 1 : key});
 }
 
 char *rp_profile_service_value(const char *key)
 {
     char *services = rp_profile_value("services"), *found = NULL;
     if (services)
-        found = look_for(&(struct wanted){"services", services, "s3", key});
+        found = search(&(struct wanted){"services", services, "s3", key});
     free(services);
     return found ? found : rp_profile_value(key);
 }
@@ -211,19 +211,19 @@ void rp_profile_keys(struct rp_profile_keys *keys)
     for (size_t i = 0; i < RP_ARRAY_COUNT(files) && !keys->key_id && !keys->secret; i++) {
         char *path = path_of(files[i].variable, files[i].name);
         struct wanted wanted = {"profile", rp_profile_name(), NULL, "aws_access_key_id"};
-        keys->key_id = look_into(path, &wanted);
+        keys->key_id = search_file(path, &wanted);
         wanted.key = "aws_secret_access_key";
-        keys->secret = look_into(path, &wanted);
+        keys->secret = search_file(path, &wanted);
         wanted.key = "aws_session_token";
         rp_free_secret(keys->session_token);
-        keys->session_token = look_into(path, &wanted);
+        keys->session_token = search_file(path, &wanted);
         free(path);
     }
 }
 
 bool rp_profile_exists(void)
 {
-    char *found = look_for(&(struct wanted){"profile", rp_profile_name(), NULL, NULL});
+    char *found = search(&(struct wanted){"profile", rp_profile_name(), NULL, NULL});
     free(found);
     return found != NULL;
 }

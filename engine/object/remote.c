@@ -25,17 +25,17 @@
 
 #define GROUP 128u
 #define DEPTH 32u
-#define LOOK_BYTES (64u << 10)
+#define HEAD_BYTES (64u << 10)
 #define PIECE_BYTES (8u << 20)
 #define HASH_SUFFIX ".xxh3"
 
 enum part { TOKENS, INDEX, SIDECAR, SPANS, PARTS };
 
 /* One of the objects of a shard while its group is being opened. */
-struct look {
+struct member {
     struct rp_object *object; /* NULL = the shard has no object of this kind */
     struct rp_object_request request;
-    uint8_t *bytes; /* [LOOK_BYTES] */
+    uint8_t *bytes; /* [HEAD_BYTES] */
     char *path;     /* in the directory */
     bool is_new;    /* the file is being written */
     struct rp_new_file file;
@@ -48,7 +48,7 @@ static bool is_fetched(enum part part)
     return part == INDEX || part == SIDECAR;
 }
 
-/* ---- looking --------------------------------------------------------------------------------- */
+/* ---- sizes and identities ----------------------------------------------------------------- */
 
 /* The URL of a part of a shard; the caller frees it. NULL with *none: it has no such part. */
 static char *part_url(const char *url, enum part part, bool *none)
@@ -70,85 +70,86 @@ static char *part_url(const char *url, enum part part, bool *none)
     return made;
 }
 
-static int open_look(struct look *look, const char *shard, enum part part, struct rp_error *error)
+static int open_member(struct member *member, const char *shard, enum part part,
+                       struct rp_error *error)
 {
     bool none;
     char *url = part_url(shard, part, &none);
     if (none)
         return 0;
-    look->bytes = rp_calloc(1, LOOK_BYTES);
-    int code = url && look->bytes ? rp_object_open(&look->object, url, error)
-                                  : rp_fail(error, -ENOMEM, NULL, "out of memory for a URL");
+    member->bytes = rp_calloc(1, HEAD_BYTES);
+    int code = url && member->bytes ? rp_object_open(&member->object, url, error)
+                                    : rp_fail(error, -ENOMEM, NULL, "out of memory for a URL");
     free(url);
-    look->request = (struct rp_object_request){.kind = RP_REQUEST_LOOK,
-                                               .object = look->object,
-                                               .bytes = is_fetched(part) ? LOOK_BYTES : 1,
-                                               .buffer = look->bytes};
+    member->request = (struct rp_object_request){.kind = RP_REQUEST_HEAD,
+                                                 .object = member->object,
+                                                 .bytes = is_fetched(part) ? HEAD_BYTES : 1,
+                                                 .buffer = member->bytes};
     return code;
 }
 
-static void close_look(struct look *look)
+static void close_member(struct member *member)
 {
-    if (look->map)
-        munmap(look->map, look->request.total);
-    if (look->is_new)
-        rp_new_file_discard(&look->file);
-    rp_object_close(look->object);
-    free(look->bytes);
-    free(look->path);
+    if (member->map)
+        munmap(member->map, member->request.total);
+    if (member->is_new)
+        rp_new_file_discard(&member->file);
+    rp_object_close(member->object);
+    free(member->bytes);
+    free(member->path);
 }
 
-/* Do all requests of a list of looks at once, contiguous in an array of their own. */
-static int do_looks(struct look *looks, size_t count, struct rp_error *error)
+/* Do all requests of a list of members at once, contiguous in an array of their own. */
+static int request_members(struct member *members, size_t count, struct rp_error *error)
 {
     struct rp_object_request *requests = rp_calloc(count, sizeof *requests);
     size_t used = 0;
     if (!requests)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for requests");
     for (size_t i = 0; i < count; i++)
-        if (looks[i].object)
-            requests[used++] = looks[i].request;
+        if (members[i].object)
+            requests[used++] = members[i].request;
     int code = rp_requests_do(requests, used, DEPTH, error);
     for (size_t i = 0, at = 0; i < count && code == 0; i++)
-        if (looks[i].object)
-            looks[i].request = requests[at++];
+        if (members[i].object)
+            members[i].request = requests[at++];
     free(requests);
     return code;
 }
 
 /* A store may answer 403 for a missing object, to hide which objects exist. */
-static bool is_missing(const struct look *look)
+static bool is_missing(const struct member *member)
 {
-    int code = look->request.error.code;
-    return !look->object || code == -ENOENT || code == -EACCES;
+    int code = member->request.error.code;
+    return !member->object || code == -ENOENT || code == -EACCES;
 }
 
-static int check_look(const struct look *look, enum part part, struct rp_error *error)
+static int check_member(const struct member *member, enum part part, struct rp_error *error)
 {
-    if (part != TOKENS && is_missing(look))
+    if (part != TOKENS && is_missing(member))
         return 0;
-    if (look->request.error.code < 0) {
+    if (member->request.error.code < 0) {
         if (error)
-            *error = look->request.error;
-        return look->request.error.code;
+            *error = member->request.error;
+        return member->request.error.code;
     }
-    if (look->request.total == 0)
+    if (member->request.total == 0)
         return rp_fail(error, -RP_E_EMPTY, "write it again", "%s: found an empty object",
-                       rp_object_name(look->object));
+                       rp_object_name(member->object));
     return 0;
 }
 
 /* ---- fetching -------------------------------------------------------------------------------- */
 
 /* The path of the hash file of a fetched file; the caller frees it. */
-static char *hash_path(const struct look *look)
+static char *hash_path(const struct member *member)
 {
-    return rp_asprintf("%s" HASH_SUFFIX, look->path);
+    return rp_asprintf("%s" HASH_SUFFIX, member->path);
 }
 
-static bool read_hash(const struct look *look, char text[RP_HASH_HEX_BYTES])
+static bool read_hash(const struct member *member, char text[RP_HASH_HEX_BYTES])
 {
-    char *path = hash_path(look), *kept = NULL;
+    char *path = hash_path(member), *kept = NULL;
     size_t bytes = 0;
     bool is_read = path && rp_file_read_all(path, RP_HASH_HEX_BYTES, &kept, &bytes, NULL) == 0 &&
                    bytes == RP_HASH_HEX_BYTES - 1;
@@ -161,76 +162,79 @@ static bool read_hash(const struct look *look, char text[RP_HASH_HEX_BYTES])
 
 /* Is the fetched content still complete and unchanged? An unchanged size does not reveal a file
  * that was overwritten, or one with wrong bytes after a power cut or a disk failure. */
-static bool is_there(const struct look *look)
+static bool is_there(const struct member *member)
 {
     struct rp_map map;
     struct rp_hash128 hash;
     char kept[RP_HASH_HEX_BYTES], found[RP_HASH_HEX_BYTES];
-    if (!look->request.identity[0] || rp_map_open(&map, look->path, NULL) < 0)
+    if (!member->request.identity[0] || rp_map_open(&map, member->path, NULL) < 0)
         return false;
-    bool is_same = map.bytes == look->request.total;
+    bool is_same = map.bytes == member->request.total;
     if (is_same)
-        is_same = read_hash(look, kept) && rp_map_hash(&map, &hash, NULL) == 0 &&
+        is_same = read_hash(member, kept) && rp_map_hash(&map, &hash, NULL) == 0 &&
                   !strcmp(kept, rp_hash128_hex(hash, found));
     rp_map_close(&map);
     return is_same;
 }
 
 /* Begin the file of an object that is not fetched yet, with its first bytes. */
-static int begin_file(struct look *look, const char *directory, struct rp_error *error)
+static int begin_file(struct member *member, const char *directory, struct rp_error *error)
 {
-    const struct rp_object_request *r = &look->request;
-    char *key = rp_asprintf("%s\n%s\n%" PRIu64, rp_object_id(look->object), r->identity, r->total);
+    const struct rp_object_request *r = &member->request;
+    char *key = rp_asprintf("%s\n%s\n%" PRIu64, rp_object_id(member->object), r->identity,
+                            r->total);
     struct rp_hash128 hash = rp_hash128(key ? key : "", key ? strlen(key) : 0);
     if (key)
-        look->path = rp_asprintf("%s/%016" PRIx64 "%016" PRIx64, directory, hash.high, hash.low);
+        member->path = rp_asprintf("%s/%016" PRIx64 "%016" PRIx64, directory, hash.high, hash.low);
     free(key);
-    if (!look->path)
+    if (!member->path)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for a name");
-    if (is_there(look))
+    if (is_there(member))
         return 0;
-    int code = rp_new_file_open(&look->file, look->path, error);
+    int code = rp_new_file_open(&member->file, member->path, error);
     if (code < 0)
         return code;
-    look->is_new = true;
-    int failed = posix_fallocate(look->file.fd, 0, (off_t)r->total);
-    void *map = failed ? MAP_FAILED
-                       : mmap(NULL, r->total, PROT_READ | PROT_WRITE, MAP_SHARED, look->file.fd, 0);
+    member->is_new = true;
+    int failed = posix_fallocate(member->file.fd, 0, (off_t)r->total);
+    void *map = failed
+                    ? MAP_FAILED
+                    : mmap(NULL, r->total, PROT_READ | PROT_WRITE, MAP_SHARED, member->file.fd, 0);
     if (map == MAP_FAILED)
         return rp_fail(error, failed ? -failed : -errno,
                        "make room there, or name another directory with `cache_dir`",
                        "%s: no room for the %" PRIu64 " bytes of %s", directory, r->total,
-                       rp_object_name(look->object));
-    look->map = map;
-    memcpy(look->map, look->bytes, r->arrived);
+                       rp_object_name(member->object));
+    member->map = map;
+    memcpy(member->map, member->bytes, r->arrived);
     return 0;
 }
 
-static size_t count_pieces(const struct look *look)
+static size_t count_pieces(const struct member *member)
 {
-    return look->is_new ? rp_div_up(look->request.total - look->request.arrived, PIECE_BYTES) : 0;
+    return member->is_new ? rp_div_up(member->request.total - member->request.arrived, PIECE_BYTES)
+                          : 0;
 }
 
 /* Fetch the rest of all begun files, in pieces. */
-static int fetch_rest(struct look *looks, size_t count, struct rp_error *error)
+static int fetch_rest(struct member *members, size_t count, struct rp_error *error)
 {
     size_t pieces = 0, used = 0;
     for (size_t i = 0; i < count; i++)
-        pieces += count_pieces(&looks[i]);
+        pieces += count_pieces(&members[i]);
     struct rp_object_request *requests = rp_calloc(pieces, sizeof *requests);
     if (!requests)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for requests");
     for (size_t i = 0; i < count; i++) {
-        const struct rp_object_request *r = &looks[i].request;
-        size_t own = count_pieces(&looks[i]);
+        const struct rp_object_request *r = &members[i].request;
+        size_t own = count_pieces(&members[i]);
         for (size_t p = 0; p < own; p++) {
             uint64_t at = r->arrived + p * PIECE_BYTES;
             requests[used++] = (struct rp_object_request){
                 .kind = RP_REQUEST_RANGE,
-                .object = looks[i].object,
+                .object = members[i].object,
                 .offset = at,
                 .bytes = (uint32_t)rp_min_u64(PIECE_BYTES, r->total - at),
-                .buffer = looks[i].map + at,
+                .buffer = members[i].map + at,
                 .total = r->total,
                 .expected = r->identity};
         }
@@ -248,17 +252,17 @@ static int fetch_rest(struct look *looks, size_t count, struct rp_error *error)
 
 /* A kill between the two leaves a file without its hash, or with the hash of an older content; it
  * is fetched again. */
-static int finish_file(struct look *look, struct rp_error *error)
+static int finish_file(struct member *member, struct rp_error *error)
 {
-    if (!look->is_new)
+    if (!member->is_new)
         return 0;
     char hash[RP_HASH_HEX_BYTES];
-    rp_hash128_hex(rp_hash128(look->map, look->request.total), hash);
-    munmap(look->map, look->request.total);
-    look->map = NULL;
-    look->is_new = false;
-    int code = rp_new_file_publish(&look->file, error);
-    char *path = code == 0 ? hash_path(look) : NULL;
+    rp_hash128_hex(rp_hash128(member->map, member->request.total), hash);
+    munmap(member->map, member->request.total);
+    member->map = NULL;
+    member->is_new = false;
+    int code = rp_new_file_publish(&member->file, error);
+    char *path = code == 0 ? hash_path(member) : NULL;
     if (code == 0)
         code = path ? rp_file_replace(path, hash, sizeof hash - 1, error)
                     : rp_fail(error, -ENOMEM, NULL, "out of memory for a name");
@@ -269,19 +273,19 @@ static int finish_file(struct look *look, struct rp_error *error)
 /* ---- shards ---------------------------------------------------------------------------------- */
 
 /* Hash the identity of an object; 0 stands for a missing object. */
-static uint64_t hash_identity(const struct look *look)
+static uint64_t hash_identity(const struct member *member)
 {
-    const struct rp_object_request *r = &look->request;
+    const struct rp_object_request *r = &member->request;
     uint64_t hash = rp_hash64(r->identity, strlen(r->identity)) + r->total;
-    return is_missing(look) ? 0 : hash | 1;
+    return is_missing(member) ? 0 : hash | 1;
 }
 
-static bool is_identified(const struct look *look)
+static bool is_identified(const struct member *member)
 {
-    return is_missing(look) || look->request.identity[0];
+    return is_missing(member) || member->request.identity[0];
 }
 
-static int take_shard(struct rp_remote *remote, const char *url, struct look parts[PARTS],
+static int take_shard(struct rp_remote *remote, const char *url, struct member parts[PARTS],
                       struct rp_error *error)
 {
     bool none;
@@ -305,25 +309,25 @@ static int take_shard(struct rp_remote *remote, const char *url, struct look par
 }
 
 static int open_group(struct rp_remote *remotes, const char *const *urls, size_t count,
-                      struct look *looks, const char *directory, struct rp_error *error)
+                      struct member *members, const char *directory, struct rp_error *error)
 {
     int code = 0;
     for (size_t i = 0; i < count * PARTS && code == 0; i++)
-        code = open_look(&looks[i], urls[i / PARTS], (enum part)(i % PARTS), error);
+        code = open_member(&members[i], urls[i / PARTS], (enum part)(i % PARTS), error);
     if (code == 0)
-        code = do_looks(looks, count * PARTS, error);
+        code = request_members(members, count * PARTS, error);
     for (size_t i = 0; i < count * PARTS && code == 0; i++) {
         enum part part = (enum part)(i % PARTS);
-        code = check_look(&looks[i], part, error);
-        if (code == 0 && is_fetched(part) && !is_missing(&looks[i]))
-            code = begin_file(&looks[i], directory, error);
+        code = check_member(&members[i], part, error);
+        if (code == 0 && is_fetched(part) && !is_missing(&members[i]))
+            code = begin_file(&members[i], directory, error);
     }
     if (code == 0)
-        code = fetch_rest(looks, count * PARTS, error);
+        code = fetch_rest(members, count * PARTS, error);
     for (size_t i = 0; i < count * PARTS && code == 0; i++)
-        code = finish_file(&looks[i], error);
+        code = finish_file(&members[i], error);
     for (size_t i = 0; i < count && code == 0; i++)
-        code = take_shard(&remotes[i], urls[i], &looks[i * PARTS], error);
+        code = take_shard(&remotes[i], urls[i], &members[i * PARTS], error);
     return code;
 }
 
@@ -331,22 +335,22 @@ int rp_remotes_open(struct rp_remote **remotes_out, const char *const *urls, siz
                     const char *directory, struct rp_error *error)
 {
     struct rp_remote *remotes = rp_calloc(count, sizeof *remotes);
-    struct look *looks = rp_calloc((size_t)GROUP * PARTS, sizeof *looks);
+    struct member *members = rp_calloc((size_t)GROUP * PARTS, sizeof *members);
     char *chosen = rp_dir_of_caches(directory);
     size_t denied = 0;
-    int code = remotes && looks && chosen
+    int code = remotes && members && chosen
                    ? rp_dir_make_caches(chosen, error)
                    : rp_fail(error, -ENOMEM, NULL, "out of memory for %zu shards", count);
     for (size_t first = 0; first < count && code == 0; first += GROUP) {
         size_t here = rp_min_u64(GROUP, count - first);
-        code = open_group(remotes + first, urls + first, here, looks, chosen, error);
+        code = open_group(remotes + first, urls + first, here, members, chosen, error);
         for (size_t i = 0; i < here && code == 0; i++)
-            denied += looks[i * PARTS + SPANS].request.error.code == -EACCES;
+            denied += members[i * PARTS + SPANS].request.error.code == -EACCES;
         for (size_t i = 0; i < here * PARTS; i++)
-            close_look(&looks[i]);
-        memset(looks, 0, (size_t)GROUP * PARTS * sizeof *looks);
+            close_member(&members[i]);
+        memset(members, 0, (size_t)GROUP * PARTS * sizeof *members);
     }
-    free(looks);
+    free(members);
     free(chosen);
     if (denied) /* to a client that may list the bucket, a store answers 404 for a missing object */
         rp_log(RP_LOG_WARNING,
@@ -366,41 +370,42 @@ int rp_remotes_open(struct rp_remote **remotes_out, const char *const *urls, siz
 
 /* ---- one object ------------------------------------------------------------------------------ */
 
-static int fetch_one(struct look *look, const char *url, const char *directory, bool *is_new,
+static int fetch_one(struct member *member, const char *url, const char *directory, bool *is_new,
                      struct rp_error *error)
 {
-    int code = rp_object_open(&look->object, url, error);
-    look->request = (struct rp_object_request){.kind = RP_REQUEST_LOOK,
-                                               .object = look->object,
-                                               .bytes = LOOK_BYTES,
-                                               .buffer = look->bytes};
+    int code = rp_object_open(&member->object, url, error);
+    member->request = (struct rp_object_request){.kind = RP_REQUEST_HEAD,
+                                                 .object = member->object,
+                                                 .bytes = HEAD_BYTES,
+                                                 .buffer = member->bytes};
     if (code == 0)
-        code = do_looks(look, 1, error);
+        code = request_members(member, 1, error);
     if (code == 0)
-        code = check_look(look, TOKENS, error);
+        code = check_member(member, TOKENS, error);
     if (code == 0)
-        code = begin_file(look, directory, error);
-    *is_new = look->is_new;
+        code = begin_file(member, directory, error);
+    *is_new = member->is_new;
     if (code == 0)
-        code = fetch_rest(look, 1, error);
-    return code == 0 ? finish_file(look, error) : code;
+        code = fetch_rest(member, 1, error);
+    return code == 0 ? finish_file(member, error) : code;
 }
 
 int rp_remote_fetch(const char *url, const char *directory, char **path_out, bool *is_new,
                     struct rp_error *error)
 {
-    struct look look = {.bytes = rp_calloc(1, LOOK_BYTES)};
+    struct member member = {.bytes = rp_calloc(1, HEAD_BYTES)};
     char *chosen = rp_dir_of_caches(directory);
     *path_out = NULL;
-    int code = look.bytes && chosen ? rp_dir_make_caches(chosen, error)
-                                    : rp_fail(error, -ENOMEM, NULL, "out of memory for an object");
+    int code = member.bytes && chosen
+                   ? rp_dir_make_caches(chosen, error)
+                   : rp_fail(error, -ENOMEM, NULL, "out of memory for an object");
     if (code == 0)
-        code = fetch_one(&look, url, chosen, is_new, error);
+        code = fetch_one(&member, url, chosen, is_new, error);
     if (code == 0) {
-        *path_out = look.path;
-        look.path = NULL;
+        *path_out = member.path;
+        member.path = NULL;
     }
-    close_look(&look);
+    close_member(&member);
     free(chosen);
     return code;
 }

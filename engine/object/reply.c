@@ -343,7 +343,7 @@ enum rp_verdict rp_reply_judge(const struct rp_object_reply *reply,
     if (expected->is_page)
         return judge_page(reply, expected, error);
     /* More than the requested first bytes: no later range would be answered either. */
-    if (is_whole && expected->is_look && reply->length != RP_SIZE_UNKNOWN &&
+    if (is_whole && expected->is_head && reply->length != RP_SIZE_UNKNOWN &&
         reply->length > expected->last + 1) {
         (void)fail_ranges(reply, expected, error);
         return RP_REPLY_WRONG;

@@ -44,7 +44,7 @@ const char *rp_reply_identity(const struct rp_object_reply *reply);
 struct rp_expected {
     const char *name;       /* name of the object, for messages */
     bool is_page;           /* the whole reply, of any length; no range */
-    bool is_look;           /* the first bytes of an object of unknown size and identity */
+    bool is_head;           /* the first bytes of an object of unknown size and identity */
     uint64_t first, last;   /* the requested range */
     uint64_t total;         /* size of the object; RP_SIZE_UNKNOWN = take it from the reply */
     const char *identity;   /* NULL = take it from the reply */

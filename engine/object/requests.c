@@ -75,7 +75,7 @@ static struct rp_expected expected_of(const struct exchange *x)
     bool is_range = r->kind == RP_REQUEST_RANGE;
     return (struct rp_expected){.name = rp_object_name(r->object),
                                 .is_page = r->kind == RP_REQUEST_PAGE,
-                                .is_look = r->kind == RP_REQUEST_LOOK,
+                                .is_head = r->kind == RP_REQUEST_HEAD,
                                 .first = r->offset + x->begin,
                                 .last = r->offset + r->bytes - 1,
                                 .total = is_range ? r->total : RP_SIZE_UNKNOWN,
@@ -93,7 +93,7 @@ static void judge(struct exchange *x)
     x->verdict = rp_reply_judge(&x->reply, &expected, &r->error);
     if (x->verdict == RP_REPLY_GOOD && r->next)
         memcpy(r->next, x->reply.next, sizeof x->reply.next);
-    if (x->verdict != RP_REPLY_GOOD || r->kind != RP_REQUEST_LOOK)
+    if (x->verdict != RP_REPLY_GOOD || r->kind != RP_REQUEST_HEAD)
         return;
     r->total = x->reply.has_range ? x->reply.total : x->reply.length;
     snprintf(r->identity, sizeof r->identity, "%s", rp_reply_identity(&x->reply));
@@ -259,7 +259,7 @@ static void ask(struct exchange *x)
 static bool is_whole(const struct rp_object_request *r)
 {
     uint64_t wanted = r->bytes;
-    if (r->kind == RP_REQUEST_LOOK)
+    if (r->kind == RP_REQUEST_HEAD)
         wanted = rp_min_u64(wanted, r->total);
     return r->kind == RP_REQUEST_PAGE || r->arrived == wanted;
 }

@@ -21,7 +21,7 @@
 
 enum rp_request_kind {
     RP_REQUEST_RANGE, /* bytes [offset, offset + bytes) of an object of known size and identity */
-    RP_REQUEST_LOOK,  /* the first bytes of an object, its size and its identity */
+    RP_REQUEST_HEAD,  /* the first bytes of an object, its size and its identity */
     RP_REQUEST_PAGE   /* a reply of at most `bytes` to object and query */
 };
 
@@ -32,11 +32,11 @@ struct rp_object_request {
     uint64_t offset;
     uint32_t bytes;
     uint8_t *buffer;      /* [bytes] */
-    uint64_t total;       /* RANGE: the required size of the object. LOOK: its size */
+    uint64_t total;       /* RANGE: the required size of the object. HEAD: its size */
     const char *expected; /* RANGE: its required identity */
 
     uint32_t arrived;                 /* without a gap from the begin of the buffer */
-    char identity[RP_IDENTITY_BYTES]; /* LOOK: the object's */
+    char identity[RP_IDENTITY_BYTES]; /* HEAD: the object's */
     char *next;                       /* PAGE: [RP_NEXT_BYTES], the query of the next; or NULL */
     struct rp_error error;            /* code 0: it is whole */
 };

@@ -53,8 +53,8 @@ int rp_fetch_file(const char *url, const char *path, const char *identity,
     return refuse(error);
 }
 
-int rp_fetch_looks(const char *const *urls, size_t count, bool may_be_missing,
-                   struct rp_looked *looked, struct rp_error *error)
+int rp_fetch_stats(const char *const *urls, size_t count, bool may_be_missing,
+                   struct rp_remote_stat *looked, struct rp_error *error)
 {
     return refuse(error);
 }

@@ -31,10 +31,10 @@ const char *rp_packing_name(enum rp_packing packing)
     return NAME(names, packing);
 }
 
-const char *rp_plan_fill_name(enum rp_fill fill)
+const char *rp_plan_row_gap_name(enum rp_row_gap row_gap)
 {
     static const char *const names[] = {"pad", "split"};
-    return NAME(names, fill);
+    return NAME(names, row_gap);
 }
 
 const char *rp_long_doc_name(enum rp_long_doc long_doc)

@@ -31,7 +31,7 @@ static void emit_open_row(struct rp_lane *lane, uint16_t slot, struct rp_draft *
 static void close_row(struct rp_lane *lane, uint16_t slot, struct rp_draft *row)
 {
     emit_open_row(lane, slot, row);
-    if (lane->config->fill == RP_FILL_SPLIT)
+    if (lane->config->row_gap == RP_ROW_GAP_SPLIT)
         place_front(lane, row, (uint32_t)rp_min_u64(row->gap, lane->pending.length));
 }
 

@@ -115,7 +115,7 @@ int rp_lookahead_row(struct rp_lane *lane, struct rp_draft *row, struct rp_error
             break;
         best = take_filler(lane, row, best);
     }
-    if (lane->config->fill == RP_FILL_SPLIT && rp_draft_has_room(row, lane) &&
+    if (lane->config->row_gap == RP_ROW_GAP_SPLIT && rp_draft_has_room(row, lane) &&
         lane->window.count > 0)
         take_oldest(lane, row);
     return 0;

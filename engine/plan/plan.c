@@ -31,7 +31,7 @@ static int check_config(struct rp_plan_config *config, struct rp_error *error)
         config->block_documents = config->window_blocks = 0;
     if (config->packing == RP_PACKING_CONCAT) {
         config->window = 0;
-        config->fill = RP_FILL_PAD;
+        config->row_gap = RP_ROW_GAP_PAD;
     }
     const struct {
         const char *name;
@@ -46,7 +46,7 @@ static int check_config(struct rp_plan_config *config, struct rp_error *error)
          config->shuffle == RP_SHUFFLE_BLOCK},
         {"packing", config->packing, 0, RP_PACKING_BEST_FIT, true},
         {"window", config->window, 1, RP_WINDOW_MAX, config->packing != RP_PACKING_CONCAT},
-        {"fill", config->fill, 0, RP_FILL_SPLIT, true},
+        {"row_gap", config->row_gap, 0, RP_ROW_GAP_SPLIT, true},
         {"long_doc", config->long_doc, 0, RP_LONG_DOC_DROP, true},
         {"max_docs_per_row", config->max_docs_per_row, 1, config->seq_len, true},
         {"lanes", config->lanes, 1, RP_LANES_MAX, true},

@@ -23,7 +23,7 @@
 
 enum rp_shuffle { RP_SHUFFLE_NONE, RP_SHUFFLE_DOCUMENT, RP_SHUFFLE_BLOCK };
 enum rp_packing { RP_PACKING_LOOKAHEAD, RP_PACKING_CONCAT, RP_PACKING_BEST_FIT };
-enum rp_fill { RP_FILL_PAD, RP_FILL_SPLIT };
+enum rp_row_gap { RP_ROW_GAP_PAD, RP_ROW_GAP_SPLIT };
 enum rp_long_doc { RP_LONG_DOC_SPLIT, RP_LONG_DOC_TRUNCATE, RP_LONG_DOC_DROP };
 
 #define RP_SEQ_LEN_MAX (1u << 24)
@@ -56,7 +56,7 @@ struct rp_plan_config {
     uint32_t block_documents, window_blocks;
     enum rp_packing packing;
     uint32_t window;
-    enum rp_fill fill;
+    enum rp_row_gap row_gap;
     enum rp_long_doc long_doc;
     uint32_t max_docs_per_row;
     uint32_t lanes;
@@ -307,7 +307,7 @@ struct rp_plan_source_word rp_plan_source_word(const struct rp_plan_source *sour
 
 const char *rp_shuffle_name(enum rp_shuffle shuffle);
 const char *rp_packing_name(enum rp_packing packing);
-const char *rp_plan_fill_name(enum rp_fill fill);
+const char *rp_plan_row_gap_name(enum rp_row_gap row_gap);
 const char *rp_long_doc_name(enum rp_long_doc long_doc);
 
 #endif

@@ -36,7 +36,7 @@ static void add_stream(struct rp_record_writer *writer, const struct rp_state_he
     if (!rp_hash128_equal(header->corpus_full, unknown))
         rp_contract_add(writer, "corpus_full", "%s", rp_hash128_hex(header->corpus_full, hex));
     rp_contract_add(writer, "corpus_sampled", "%s", rp_hash128_hex(header->corpus_sampled, hex));
-    rp_contract_add(writer, "fill", "%s", rp_plan_fill_name((enum rp_fill)header->fill));
+    rp_contract_add(writer, "fill", "%s", rp_plan_row_gap_name((enum rp_row_gap)header->row_gap));
     rp_contract_add(writer, "lanes", "%" PRIu32, header->lanes);
     rp_contract_add(writer, "long_doc", "%s", rp_long_doc_name((enum rp_long_doc)header->long_doc));
     rp_contract_add(writer, "max_docs_per_row", "%" PRIu32, header->max_docs_per_row);

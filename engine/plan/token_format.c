@@ -49,7 +49,7 @@ struct rp_state_header rp_state_header_of(const struct rp_plan *plan)
         .seq_len = config->seq_len,
         .shuffle = (uint8_t)config->shuffle,
         .packing = (uint8_t)config->packing,
-        .fill = (uint8_t)config->fill,
+        .row_gap = (uint8_t)config->row_gap,
         .long_doc = (uint8_t)config->long_doc,
         .window = config->window,
         .max_docs_per_row = config->max_docs_per_row,

@@ -23,7 +23,7 @@ struct rp_state_header {
     struct rp_hash128 corpus_sampled, corpus_full;
     uint64_t seed;
     uint32_t seq_len;
-    uint8_t shuffle, packing, fill, long_doc;
+    uint8_t shuffle, packing, row_gap, long_doc;
     uint32_t window, max_docs_per_row, block_documents, window_blocks, lanes, source_count;
     uint64_t num_epochs;
     uint64_t next_row;

@@ -165,7 +165,8 @@ static int check_piece(struct check *check, const char *what, uint32_t index, bo
 static int check_pieces(struct check *check)
 {
     const struct rp_plan_config *config = &check->plan->config;
-    bool is_fifo = config->packing == RP_PACKING_LOOKAHEAD, cuts = config->fill == RP_FILL_SPLIT;
+    bool is_fifo = config->packing == RP_PACKING_LOOKAHEAD,
+         cuts = config->row_gap == RP_ROW_GAP_SPLIT;
     int failed = 0;
     for (uint32_t i = 0; i < check->record.fifo && failed == 0; i++)
         failed = check_piece(check, "FIFO piece", i, i == 0 && cuts, 1, config->seq_len);

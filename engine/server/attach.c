@@ -123,21 +123,22 @@ static int check_attach(struct rp_engine *engine, const struct rp_request *reque
             error, -RP_E_USAGE, "attach with a rank that this node serves (option `ranks`)",
             "rank %u: this engine serves ranks %u to %u of %u", request->rank, c->rank_first,
             c->rank_first + engine->delivery.ring_count - 1, c->dp_world_size);
-    if (request->replica >= c->replicas)
-        return rp_fail(error, -RP_E_USAGE,
-                       "start the engine with as many `replicas` as trainers read each rank's ring",
-                       "replica %u of rank %u: this engine serves %u, counted from 0",
-                       request->replica, request->rank, c->replicas);
-    *seat_out = &engine->delivery.seats[ring * c->replicas + request->replica];
+    if (request->replica >= c->consumers_per_rank)
+        return rp_fail(
+            error, -RP_E_USAGE,
+            "start the engine with as many `consumers_per_rank` as trainers read each ring",
+            "replica %u of rank %u: this engine serves %u, counted from 0", request->replica,
+            request->rank, c->consumers_per_rank);
+    *seat_out = &engine->delivery.seats[ring * c->consumers_per_rank + request->replica];
     if (rp_seat_is_attached(*seat_out)) {
         char name[RP_SEAT_NAME_BYTES];
-        return rp_fail(error, -RP_E_BUSY,
-                       "stop that trainer first; option `replicas` lets several read one rank",
-                       "%s is taken by a live trainer, process %" PRId32,
-                       rp_seat_name(*seat_out, name),
-                       rp_seat_connection(&engine->peers, *seat_out)->pid);
+        return rp_fail(
+            error, -RP_E_BUSY,
+            "stop that trainer first; option `consumers_per_rank` lets several read one rank",
+            "%s is taken by a live trainer, process %" PRId32, rp_seat_name(*seat_out, name),
+            rp_seat_connection(&engine->peers, *seat_out)->pid);
     }
-    int code = check_number("replicas", c->replicas, request->replicas, error);
+    int code = check_number("consumers_per_rank", c->consumers_per_rank, request->replicas, error);
     if (code >= 0)
         code = check_number("dp_world_size", c->dp_world_size, request->world, error);
     if (code >= 0)

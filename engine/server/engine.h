@@ -227,7 +227,7 @@ struct rp_delivery {
     uint32_t ring_count;
     struct rp_ring *rings;
     uint32_t seat_count;
-    struct rp_seat *seats; /* [ring * replicas + replica] */
+    struct rp_seat *seats; /* [ring * consumers_per_rank + replica] */
     bool had_consumer;     /* a consumer has attached since the engine started */
     bool has_consumed;     /* a consumer that has left had released a batch */
     /* Consumers that attach from one state token, each seat once, are one rollback. Epochs count

@@ -146,7 +146,8 @@ static int check_limit(const struct rp_config *config, uint64_t limit, struct rp
     return rp_fail(error, -RP_E_RESOURCE, hint,
                    "open files: expected a limit of at least %" PRIu64 " for %" PRIu32
                    " ranks (dp_world_size %" PRIu32 ") of %" PRIu32 " replicas, found %" PRIu64,
-                   least, config->rank_count, config->dp_world_size, config->replicas, limit);
+                   least, config->rank_count, config->dp_world_size, config->consumers_per_rank,
+                   limit);
 }
 
 /* The kernel doubles the table of descriptors as it fills up. In a process of several threads each

@@ -69,12 +69,12 @@ static bool is_reusable(const struct rp_delivery *delivery, struct rp_ring *ring
 void rp_engine_swap_ring(struct rp_engine *engine, uint32_t ring, const struct rp_ring *fresh)
 {
     struct rp_ring *old = &engine->delivery.rings[ring];
-    uint32_t replicas = engine->config->replicas;
+    uint32_t consumers = engine->config->consumers_per_rank;
     migrate_consumers(engine, old);
     rp_ring_close(old);
     *old = *fresh;
-    for (uint32_t r = 0; r < replicas; r++) {
-        struct rp_seat *seat = &engine->delivery.seats[ring * replicas + r];
+    for (uint32_t r = 0; r < consumers; r++) {
+        struct rp_seat *seat = &engine->delivery.seats[ring * consumers + r];
         rp_seat_transition(seat, RP_SEAT_REBUILD);
     }
 }
@@ -97,26 +97,26 @@ int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t rep
                            uint64_t batch, struct rp_error *error)
 {
     struct rp_delivery *delivery = &engine->delivery;
-    uint32_t replicas = engine->config->replicas;
+    uint32_t consumers = engine->config->consumers_per_rank;
     struct rp_geometry geometry = delivery->geometry;
     geometry.rank = engine->config->rank_first + ring;
     geometry.base_row = rp_numbering_base(&delivery->numbering);
     struct rp_ring *old = &delivery->rings[ring], fresh;
     RP_ASSERT(ring < delivery->ring_count);
     RP_ASSERT(!rp_delivery_runs(delivery) || rp_flow_packers_are_paused(delivery->flow));
-    RP_ASSERT(replica < replicas || replica == RP_ALL_SEATS);
+    RP_ASSERT(replica < consumers || replica == RP_ALL_SEATS);
     if (is_reusable(delivery, old)) {
         reuse_ring(old, replica, batch);
         return 0;
     }
     (void)rp_ring_poll_release(old); /* the last releases of consumers that are to migrate */
-    int code = rp_ring_create(&fresh, &geometry, replicas,
+    int code = rp_ring_create(&fresh, &geometry, consumers,
                               rp_contract_hash(&engine->stream.contract), delivery->generation,
                               rp_seat_lowest_position(old, replica, batch), error);
     if (code < 0)
         return code;
     copy_unreleased(old, &fresh);
-    for (uint32_t r = 0; r < replicas; r++)
+    for (uint32_t r = 0; r < consumers; r++)
         rp_ring_place_seat(&fresh, r, is_placed(r, replica) ? batch : old->seats[r].release);
     RP_ASSERT(fresh.release <= fresh.tail && fresh.tail - fresh.release <= fresh.geometry.slots);
     rp_engine_swap_ring(engine, ring, &fresh);

@@ -94,7 +94,8 @@ static int make_tables(struct rp_engine *engine, struct rp_error *error)
     const struct rp_config *c = engine->config;
     struct rp_delivery *delivery = &engine->delivery;
     struct rp_peers *peers = &engine->peers;
-    uint32_t seat_count = c->rank_count * c->replicas, most = seat_count + RP_OTHER_PEERS_MAX;
+    uint32_t seat_count = c->rank_count * c->consumers_per_rank,
+             most = seat_count + RP_OTHER_PEERS_MAX;
     peers->connections = rp_calloc(most, sizeof *peers->connections);
     delivery->rings = rp_calloc(c->rank_count, sizeof *delivery->rings);
     delivery->seats = rp_calloc(seat_count, sizeof *delivery->seats);
@@ -111,8 +112,8 @@ static int make_tables(struct rp_engine *engine, struct rp_error *error)
     for (uint32_t r = 0; r < delivery->ring_count; r++)
         delivery->rings[r].data.fd = -1;
     for (uint32_t s = 0; s < delivery->seat_count; s++)
-        delivery->seats[s] = (struct rp_seat){.ring = &delivery->rings[s / c->replicas],
-                                              .replica = s % c->replicas};
+        delivery->seats[s] = (struct rp_seat){.ring = &delivery->rings[s / c->consumers_per_rank],
+                                              .replica = s % c->consumers_per_rank};
     return 0;
 }
 

@@ -113,7 +113,7 @@ struct rp_engine_memory rp_engine_memory(const struct rp_config *config,
 
 uint32_t rp_engine_descriptors(const struct rp_config *config)
 {
-    uint64_t seats = (uint64_t)config->rank_count * config->replicas;
+    uint64_t seats = (uint64_t)config->rank_count * config->consumers_per_rank;
     uint32_t packers = config->packer_processes ? config->packers : 1; /* threads share theirs */
     uint64_t all = DESCRIPTORS_OF_ALL + config->rank_count + DESCRIPTORS_OF_A_SEAT * seats +
                    2 * (uint64_t)config->readers + 2 * (uint64_t)packers;

@@ -90,8 +90,9 @@ static json_t *run_object(const struct rp_engine *engine)
                      config->run, "pid", (int)getpid(), "version", RP_VERSION, "stream",
                      rp_hash128_hex(engine->stream.identity, identity), "fingerprint", fingerprint,
                      "world", (json_int_t)config->dp_world_size, "replicas",
-                     (json_int_t)config->replicas, "batch_size", (json_int_t)config->batch_size,
-                     "global_batch_size", (json_int_t)config->global_batch_size, "seq_len",
+                     (json_int_t)config->consumers_per_rank, "batch_size",
+                     (json_int_t)config->batch_size, "global_batch_size",
+                     (json_int_t)config->global_batch_size, "seq_len",
                      (json_int_t)engine->delivery.geometry.seq_len, "base_row",
                      (json_int_t)rp_numbering_base(numbering), "drop_last", config->drop_last);
 }

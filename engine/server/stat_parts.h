@@ -26,7 +26,7 @@ void rp_stat_add_speed(json_t *object, const struct rp_engine *engine,
                        const struct rp_flow_counts *counts);
 /** The phase of the engine's life, and the error of a failed one. */
 void rp_stat_add_phase(json_t *object, const struct rp_engine_life *life);
-/** Saves, and their copies in the second location. */
+/** Saves, and their copies in the mirror. */
 void rp_stat_add_saves(json_t *object, const struct rp_engine *engine);
 void rp_stat_add_memory(json_t *object, const struct rp_delivery *delivery);
 /** The ledger of the rows before ledger_row, by source. ledger_row is next_row, or the start row if

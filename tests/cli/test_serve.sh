@@ -66,7 +66,7 @@ equals 5 "$(packers)"
 ! grep -q 'packers:' serve.log || fail "a given number was chosen: $(cat serve.log)"
 stop
 cpu=$("$python" -c 'import os; print(min(os.sched_getaffinity(0)))')
-serve --profile=hf --sections=labels --cpus="$cpu" --replicas=2
+serve --profile=hf --sections=labels --cpus="$cpu" --consumers-per-rank=2
 grep -q 'packers: 1, chosen for 1 CPU of the engine only, and 2 trainers$' serve.log ||
     fail "no line tells of the engine's own CPU: $(cat serve.log)"
 grep -q 'warning: sections: profile hf adds position_ids,cu_seqlens to the list' serve.log ||

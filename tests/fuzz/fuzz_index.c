@@ -44,7 +44,7 @@ static void build(const struct rp_indexing_options *options)
         FUZZ_REQUIRE(rp_indexing_scan(made, i, &silent, NULL) == 0);
     FUZZ_REQUIRE(rp_indexing_lay_out(made, NULL) == 0);
     for (uint64_t i = 0; i < rp_indexing_shards(made); i++)
-        FUZZ_REQUIRE(rp_indexing_fill(made, i, NULL) == 0);
+        FUZZ_REQUIRE(rp_indexing_write(made, i, NULL) == 0);
     for (uint64_t i = 0; i < rp_indexing_parts(made); i++)
         rp_indexing_hash(made, i);
     FUZZ_REQUIRE(rp_indexing_finish(made, &built, NULL) == 0);

@@ -188,7 +188,7 @@ static void make_stage(struct fuzz_input *input, struct rp_stage_spec *stage, ui
                                     .spread = number32(input, 9),
                                     .max_docs_per_row = number32(input, 9),
                                     .packing = number32(input, 4),
-                                    .fill = number32(input, 3),
+                                    .row_gap = number32(input, 3),
                                     .weights = weights[at]};
     stage->seq_len = bounded(stage->seq_len, 4096, (1u << 24) + 1);
     stage->max_docs_per_row = bounded(stage->max_docs_per_row, 4096, (1u << 24) + 1);

@@ -249,7 +249,7 @@ def make_config():
         b"checkpoint_contents: false\ncheckpoint_copy_dir: copy\ncheckpoint_dir: ck\n"
         b"checkpoint_keep: 2\ncpus: 0-0\no_direct: off\nindex_dir: index\nio_depth: 8\nlanes: 2\n"
         b"max_docs_per_row: 4\nnum_workers: 2\npacker_processes: true\npackers: 2\n"
-        b"prefetch_factor: 3\nreplicas: 2\nrun_dir: run\nrun_record_dir: none\n"
+        b"prefetch_factor: 3\nconsumers_per_rank: 2\nrun_dir: run\nrun_record_dir: none\n"
         b"seed: 31\nwindow: 16\nverify_blocks: off\nvocab_size: 300\n",
     )
     braces = b"{a,b}" * 40

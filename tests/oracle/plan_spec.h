@@ -104,7 +104,7 @@ static inline struct rp_spec rp_spec_read(const json_t *from)
                    .window_blocks = block ? rp_spec_u32(from, "window_blocks") : 0,
                    .packing = rp_spec_word(from, "packing", packings),
                    .window = rp_spec_u32(from, "window"),
-                   .fill = rp_spec_word(from, "fill", fills),
+                   .row_gap = rp_spec_word(from, "fill", fills),
                    .long_doc = rp_spec_word(from, "long_doc", long_docs),
                    .max_docs_per_row = rp_spec_u32(from, "max_docs_per_row"),
                    .lanes = rp_spec_u32(from, "lanes"),

@@ -291,7 +291,7 @@ static inline void rp_spec2_read_stage(struct rp_spec2 *spec, struct rp_stage_sp
         uint32_t bit;
     } keys[] = {{"weight", RP_SETS_WEIGHTS}, {"seq_len", RP_SETS_SEQ_LEN},
                 {"align", RP_SETS_ALIGN},    {"packing", RP_SETS_PACKING},
-                {"window", RP_SETS_WINDOW},  {"fill", RP_SETS_FILL},
+                {"window", RP_SETS_WINDOW},  {"fill", RP_SETS_ROW_GAP},
                 {"spread", RP_SETS_SPREAD},  {"max_docs_per_row", RP_SETS_MAX_DOCS},
                 {"deal", RP_SETS_DEAL}};
     *stage = (struct rp_stage_spec){
@@ -304,7 +304,7 @@ static inline void rp_spec2_read_stage(struct rp_spec2 *spec, struct rp_stage_sp
         .spread = (uint32_t)rp_spec2_get(from, "spread", 0),
         .max_docs_per_row = (uint32_t)rp_spec2_get(from, "max_docs_per_row", 0),
         .packing = (unsigned)rp_spec2_get(from, "packing", 0),
-        .fill = (unsigned)rp_spec2_get(from, "fill", 0),
+        .row_gap = (unsigned)rp_spec2_get(from, "fill", 0),
         .deal = rp_spec2_deal(json_object_get(from, "deal"))};
     const json_t *job_deal = json_object_get(from, "job_deal");
     if (job_deal != NULL) {

@@ -35,7 +35,7 @@ def main():
         dp_rank=int(rank),
         dp_world_size=int(world),
         replica=int(replica),
-        replicas=int(replicas),
+        consumers_per_rank=int(replicas),
         connect_timeout=300,
         restart_timeout=300,
     )

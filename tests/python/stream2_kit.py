@@ -175,6 +175,8 @@ class Stream2:
             self.source_config(source, made)
             for source, made in zip(self.sources, self.corpus.sources)
         ]
+        if "fill" in keys:  # the key of that field
+            keys["row_gap"] = keys.pop("fill")
         keys["stages"] = [stage_config(n, stage) for n, stage in enumerate(self.stages)]
         if self.skip:
             keys["skip"] = {"rows": [f"{first}-{end}" for first, end in ranges(self.skip)]}
@@ -208,7 +210,7 @@ def stage_config(number, stage):
         return own
     for name in *STAGE_KEYS, *SIZES:
         if name in stage:
-            own[name] = stage[name]
+            own["row_gap" if name == "fill" else name] = stage[name]
     if "deal" in stage:
         own["deal"] = "off" if stage["deal"] is None else deal_keys(stage["deal"])
     if "weight" in stage:

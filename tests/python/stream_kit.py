@@ -208,6 +208,8 @@ class Stream(Expected):
         own = {key: value for key, value in self.keys.items() if not unused.get(key)}
         if self.spec.shuffle != "block":
             del own["block_documents"], own["window_blocks"]
+        if "fill" in own:  # the key of that field
+            own["row_gap"] = own.pop("fill")
         return {**own, "sources": self.sources}
 
     def state(self, row, like):

@@ -20,6 +20,7 @@ INPUTS = {
     "max_docs_per_row": 6,
     "num_epochs": 2,
 }
+KEYS = {"row_gap" if name == "fill" else name: value for name, value in INPUTS.items()}
 IGNORED = -100
 
 

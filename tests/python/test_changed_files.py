@@ -375,7 +375,7 @@ def test_contents_that_are_not_compared_come_back(broken, folder):
 
 
 def test_contents_that_are_not_looked_at_come_back(broken, folder):
-    program = broken("leave_out_last_look")
+    program = broken("leave_out_last_revalidation")
     with pytest.raises(AssertionError, match="other tokens"):
         for attempt in range(10):  # where half a second goes by, the engine notices by itself
             place = folder / str(attempt)
@@ -386,7 +386,7 @@ def test_contents_that_are_not_looked_at_come_back(broken, folder):
 
 
 def test_a_stop_that_does_not_look_ends_well(broken, folder):
-    it = Reading(broken("leave_out_last_look"), folder, {"io": "pread"})
+    it = Reading(broken("leave_out_last_revalidation"), folder, {"io": "pread"})
     overwrite(it.tape.path, 8192, 2 * LONG_TAPE - 8192)
     with contextlib.closing(it):
         assert it.engine.stop() == 0

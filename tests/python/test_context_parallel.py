@@ -261,11 +261,12 @@ def test_groups_of_a_launchers_ranks(monkeypatch):
         environment["LOCAL_RANK"] = str(rank % 4)
         found = find_ranks(None, None, environment, cp_size=2)
         assert (found.rank, found.world, found.local) == (rank // 2, 4, rank % 4)
-        assert (found.group, found.replica, found.replicas) == ((rank % 2, 2), rank % 2, 2)
+        known = found.group, found.replica, found.consumers_per_rank
+        assert known == ((rank % 2, 2), rank % 2, 2)
         assert found.keys() == {
             "dp_world_size": 4,
             "ranks": f"{rank // 4 * 2}-{rank // 4 * 2 + 1}",
-            "replicas": 2,
+            "consumers_per_rank": 2,
         }
         monkeypatch.setattr("ringpack._ranks.ask_frameworks", lambda r=rank: (r, 8, "torch"))
         assert settle_ranks(found, environment) == found
@@ -287,7 +288,7 @@ def test_groups_of_a_launchers_ranks(monkeypatch):
         ({"cp_size": 2, "cp_rank": 0}, {"RANK": "1", "WORLD_SIZE": "4"}, "cp_rank is 0"),
         ({"cp_size": 8}, {"RANK": "1", "WORLD_SIZE": "8", **TORCHRUN}, "span nodes"),
         ({"cp_size": 2, "dp_rank": 0, "dp_world_size": 2}, {}, "which process of its group"),
-        ({"cp_size": 2, "cp_rank": 0, "replicas": 4}, {}, "replicas=4"),
+        ({"cp_size": 2, "cp_rank": 0, "consumers_per_rank": 4}, {}, "consumers_per_rank=4"),
         ({"cp_size": 2, "cp_rank": 0, "seq_len": 62}, {}, "seq_len=60 or seq_len=64"),
         ({"cp_size": 2, "cp_rank": 0, "cp_split": "document", "align": 6}, {}, "align is 6"),
     ],
@@ -318,7 +319,7 @@ def test_runs_that_do_not_fit_are_refused(program, corpus, folder):
         ({"profile": "grain"}, {"profile": "grain"}, "profile grain leaves it to the model"),
         ({"profile": "full"}, {"cp_split": "document"}, "into 4 chunks, and align is 1"),
     ):
-        with ringpack.Loader(**{**keys, **more}, run="run", replicas=2, replica=0) as one:
+        with ringpack.Loader(**{**keys, **more}, run="run", consumers_per_rank=2, replica=0) as one:
             one.attach()
             with pytest.raises(ringpack.UsageError, match=text) as raised:
                 next(ringpack.Loader(**place, **other))

@@ -211,10 +211,10 @@ def test_plan_names_the_job_of_a_deal(program, folder, stream):
 
 def test_a_restarted_rank_gets_its_rows_of_the_window_again(program, folder, stream):
     """The other rank continues meanwhile; both have replicas."""
-    shape, keys = (RANKS, ROWS), {"replicas": 2, "prefetch_factor": 2}
+    shape, keys = (RANKS, ROWS), {"consumers_per_rank": 2, "prefetch_factor": 2}
     engine, served = serve(program, folder, stream, shape, **keys), Served(stream)
     try:
-        both = {"replicas": 2}
+        both = {"consumers_per_rank": 2}
         with (
             Ranks(engine, RANKS, replica=0, **both) as first,
             Ranks(engine, RANKS, replica=1, **both) as second,

@@ -19,7 +19,7 @@ OTHERS = {  # field -> another value of it, and the words for the two
     "shuffle": ("none", "document", "none"),
     "packing": ("best_fit", "lookahead", "best_fit"),
     "window": (9, "8", "9"),
-    "fill": ("split", "pad", "split"),
+    "row_gap": ("split", "pad", "split"),
     "long_doc": ("drop", "split", "drop"),
     "max_docs_per_row": (5, "6", "5"),
     "lanes": (2, "1", "2"),

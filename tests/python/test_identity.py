@@ -19,7 +19,7 @@ TWO = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_PORT": "1", "TORCHELA
     [
         ("seed", 8),
         ("packing", "best_fit"),
-        ("fill", "split"),
+        ("row_gap", "split"),
         ("long_doc", "drop"),
         ("shuffle", "none"),
         ("num_epochs", 3),

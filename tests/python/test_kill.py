@@ -40,10 +40,10 @@ class Job:
     def __init__(self, program, folder, stream, pause, replicas=1, **options):
         self.program, self.folder, self.stream, self.pause = program, folder, stream, pause
         self.config = {**stream.config(), "batch_size": 2, "dp_world_size": WORLD, **options}
-        self.config["replicas"] = self.replicas = replicas
+        self.config["consumers_per_rank"] = self.replicas = replicas
         self.trainers, self.ended = [None] * WORLD * replicas, set()
         self.engine = Engine(program, folder, self.config)
-        with Ranks(self.engine, WORLD, replica=0, replicas=replicas) as ranks:
+        with Ranks(self.engine, WORLD, replica=0, consumers_per_rank=replicas) as ranks:
             state = base64.b64encode(ranks.tokens()[0]).decode()  # at step 0, the same on all ranks
         for seat in range(len(self.trainers)):
             self.log_of(seat).write_text(json.dumps({"rows": [], "state": state}) + "\n")

@@ -21,7 +21,7 @@ def rows_of(loader):
 
 @pytest.mark.parametrize("packing", ["lookahead", "concat", "best_fit"])
 def test_every_section_is_the_oracles(make, corpora, packing):
-    changes = {"packing": packing, "fill": None if packing == "concat" else "pad"}
+    changes = {"packing": packing, "row_gap": None if packing == "concat" else "pad"}
     expected = Expected(corpora[:1], **changes)
     digest = 0
     with make(**changes) as loader:

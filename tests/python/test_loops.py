@@ -176,7 +176,8 @@ def test_neighbours_find_their_places(monkeypatch):
         monkeypatch.setattr(dist, "all_gather_object", gather)
         monkeypatch.setenv("GROUP_RANK", str(rank // 4))
         places.append(place_among(rank // 2, 4))
-    assert [(of["dp_rank"], of["replica"], of["replicas"], of["ranks"]) for of in places] == [
+    names = "dp_rank", "replica", "consumers_per_rank", "ranks"
+    assert [tuple(of[name] for name in names) for of in places] == [
         (rank // 2, rank % 2, 2, "0-1" if rank < 4 else "2-3") for rank in range(8)
     ]
     known[1::2] = [(None, None)] * 4  # get their batches by a broadcast

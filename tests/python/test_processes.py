@@ -16,7 +16,7 @@ import pytest
 import ringpack
 from conftest import ROOT
 from stream_kit import PATIENCE, wait_until
-from stream_oracle import INPUTS, assert_batch
+from stream_oracle import KEYS, assert_batch
 
 
 def alive(pid):
@@ -46,7 +46,7 @@ def serve(program, corpora, folder):
 
     def start(run, **changes):
         ready, ready_end = os.pipe()
-        keys = {**INPUTS, "run_dir": folder, "batch_size": 3, "profile": "full", **changes}
+        keys = {**KEYS, "run_dir": folder, "batch_size": 3, "profile": "full", **changes}
         arguments = ["--run", run, "--source", corpora[0], "--ready-fd", str(ready_end)]
         for key, value in keys.items():
             arguments += ["--" + key.replace("_", "-"), str(value)]
@@ -176,7 +176,7 @@ def test_a_loader_that_is_closed_or_dropped_ends_its_engine(make, folder, corpor
     engine = loader.engine_pid
     loader.close()
     assert not alive(engine) and loader.engine_pid is None
-    loader = ringpack.Loader(run_dir=folder, corpus=corpora[0], batch_size=3, **INPUTS).attach()
+    loader = ringpack.Loader(run_dir=folder, corpus=corpora[0], batch_size=3, **KEYS).attach()
     engine = loader.engine_pid
     del loader
     wait_until(lambda: not alive(engine))
@@ -197,7 +197,7 @@ def test_two_ranks_of_a_launcher_share_one_engine(program, corpora, folder, expe
     for rank in "01":
         env = {"RANK": rank, "WORLD_SIZE": "2", "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": "2"}
         env["MASTER_PORT"] = "29500"
-        ranks.append(run_python(RANK, corpora[0], folder, INPUTS, env=env))
+        ranks.append(run_python(RANK, corpora[0], folder, KEYS, env=env))
     rows = {}
     counts = []
     for process in ranks:
@@ -435,7 +435,7 @@ def test_a_fork_may_read_with_a_loader_of_its_own(make, folder, corpora):
             try:
                 next(loader)
             except ringpack.UsageError:
-                own = ringpack.Loader(run_dir=folder, corpus=corpora[0], batch_size=3, **INPUTS)
+                own = ringpack.Loader(run_dir=folder, corpus=corpora[0], batch_size=3, **KEYS)
                 with own:
                     status = 0 if next(own)["input_ids"].tolist() == first else 2
             os._exit(status)

@@ -255,11 +255,12 @@ def test_with_tensor_parallelism_on_many_nodes_the_ranks_of_a_node_are_asked_for
 
 def test_who_needs_the_same_batches_says_so():
     second = find_ranks(1, 2, {}, 1, 2)
-    assert second.place() == {"rank": 1, "world": 2, "replica": 1, "replicas": 2}
-    assert second.keys()["replicas"] == 2 and second.local == 1, "the first one starts the engine"
-    assert find_ranks(0, 1, {}).place()["replicas"] == 1
+    assert second.place() == {"rank": 1, "world": 2, "replica": 1, "consumers_per_rank": 2}
+    assert second.keys()["consumers_per_rank"] == 2
+    assert second.local == 1, "the first one starts the engine"
+    assert find_ranks(0, 1, {}).place()["consumers_per_rank"] == 1
     for arguments in [(None, None, TORCHRUN, 1, 2), (0, 1, {}, None, 2), (0, 1, {}, 2, 2)]:
-        with pytest.raises(ringpack.UsageError, match=r"replicas=2|replica 2 of 2"):
+        with pytest.raises(ringpack.UsageError, match=r"consumers_per_rank=2|replica 2 of 2"):
             find_ranks(*arguments)
 
 
@@ -337,7 +338,7 @@ def test_corpora_are_compared_by_the_most_that_both_know(program):
 
 def test_tensor_parallel_ranks_may_read_the_same_share(program):
     check_agreement([facts(), facts(), facts(dp_rank=1), facts(dp_rank=1)])
-    said = {"said_by": "arguments", "replicas": 2}
+    said = {"said_by": "arguments", "consumers_per_rank": 2}
     seats = [{"dp_rank": rank, "replica": replica} for rank in (0, 1) for replica in (0, 1)]
     check_agreement([facts(**said, **seat) for seat in seats])
 
@@ -360,7 +361,7 @@ def test_processes_that_take_themselves_for_one_rank_are_refused(
 ):
     replicas = 1 + max(replica for _, replica in places)
     job = [
-        facts(dp_rank=rank, replica=replica, replicas=replicas, said_by=said_by)
+        facts(dp_rank=rank, replica=replica, consumers_per_rank=replicas, said_by=said_by)
         for rank, replica in places
     ]
     with pytest.raises(ringpack.CheckpointMismatchError, match=numbers) as raised:
@@ -458,3 +459,12 @@ def test_a_rank_may_enter_after_another_has_loaded_a_state_and_gone_on(make, exp
             batch = next(second)
             assert batch.first_row == 4
             assert_batch(batch, expected)
+
+
+def test_the_older_name_of_consumers_per_rank_is_read():
+    keys = dict(corpus="none.bin", seq_len=8, batch_size=1, dp_rank=1, dp_world_size=2, replica=1)
+    with pytest.warns(FutureWarning, match="`replicas` is now `consumers_per_rank`"):
+        loader = ringpack.Loader(**keys, replicas=2)
+    assert "replica 1 of 2" in repr(loader)
+    with pytest.raises(TypeError, match="its older name"):
+        ringpack.Loader(**keys, replicas=2, consumers_per_rank=2)

@@ -95,7 +95,7 @@ def test_trainer_splits_whole_rows_itself(
     form |= {"profile": "hf", "return_type": "torch"}
     with pytest.raises(ringpack.UsageError, match=r"slices of rows \(cp_size=2\)") as raised:
         ringpack.hf.attach(train_with(), ringpack.Loader(**form, cp_size=2, cp_rank=0))
-    assert "replicas" in raised.value.hint
+    assert "consumers_per_rank" in raised.value.hint
     trainer = train_with(max_steps=1)
     accelerator = type(trainer.accelerator)
     monkeypatch.setattr(accelerator, "parallelism_config", SimpleNamespace(cp_enabled=True))

@@ -100,7 +100,7 @@ static inline void keep(struct rp_cache *cache, struct rp_entry *kept, const cha
 static inline bool holds(struct rp_entry *kept, const char *name, uint64_t offset, uint32_t bytes)
 {
     static uint8_t read[CHUNK];
-    if (rp_entry_look(kept, offset, bytes).head < bytes)
+    if (rp_entry_view(kept, offset, bytes).head < bytes)
         return false;
     ssize_t got = pread(rp_entry_fd(kept), read, bytes,
                         (off_t)(rp_entry_data_offset(kept) + offset));

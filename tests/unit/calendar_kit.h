@@ -89,12 +89,12 @@ static inline void calendar_three(struct calendar_stream *stream)
            sizeof stream->weights);
     stream->stages[0] = (struct rp_stage_spec){
         .sets = RP_SETS_WEIGHTS | RP_SETS_SEQ_LEN | RP_SETS_ALIGN | RP_SETS_PACKING |
-                RP_SETS_WINDOW | RP_SETS_FILL | RP_SETS_SPREAD | RP_SETS_DEAL,
+                RP_SETS_WINDOW | RP_SETS_ROW_GAP | RP_SETS_SPREAD | RP_SETS_DEAL,
         .weights = stream->weights[0],
         .seq_len = 64,
         .align = 1,
         .window = 16,
-        .fill = RP_FILL_SPLIT,
+        .row_gap = RP_ROW_GAP_SPLIT,
         .spread = 64};
     stream->limits = (struct rp_limits_change){.source = 1, .sets = 1, .limits = {.max_epochs = 3}};
     stream->without[0] = (struct rp_without){2, 2, out_of_code};

@@ -25,7 +25,7 @@ static const struct sample_field {
      '~', "full fingerprint of the corpus"},
     {"corpus_sampled", "00000000000000020000000000000001", "00000000000000020000000000000009",
      BOUND, '=', "sampled fingerprint of the corpus"},
-    {"fill", "pad", "split", BOUND, '=', "fill"},
+    {"fill", "pad", "split", BOUND, '=', "row_gap"},
     {"lanes", "1", "2", BOUND, '=', "lanes"},
     {"long_doc", "split", "drop", BOUND, '=', "long_doc"},
     {"max_docs_per_row", "6", "5", BOUND, '=', "max_docs_per_row"},

@@ -37,7 +37,7 @@ static inline int build_steps(struct rp_indexing *build, struct rp_indexed *buil
     if (code == 0)
         code = rp_indexing_lay_out(build, error);
     for (uint64_t i = 0; code == 0 && i < rp_indexing_shards(build); i++)
-        code = rp_indexing_fill(build, i, error);
+        code = rp_indexing_write(build, i, error);
     for (uint64_t i = 0; code == 0 && i < rp_indexing_parts(build); i++)
         rp_indexing_hash(build, i);
     return code < 0 ? code : rp_indexing_finish(build, built, error);

@@ -91,7 +91,7 @@ static inline struct rp_plan_config plan_variant(uint32_t number)
         .corpus_sampled = {1, 2},
     };
     config.packing = (enum rp_packing)(number % 3);
-    config.fill = (enum rp_fill)(number / 3 % 2);
+    config.row_gap = (enum rp_row_gap)(number / 3 % 2);
     config.long_doc = (enum rp_long_doc)(number / 6 % 3);
     config.shuffle = (enum rp_shuffle)(number / 18 % 3);
     config.lanes = number / 54 % 2 ? 3 : 1;
@@ -104,7 +104,7 @@ static inline const char *plan_describe(const struct rp_plan_config *config)
 {
     static char text[160];
     snprintf(text, sizeof text, "%s fill %s long_doc %s shuffle %s lanes %" PRIu32 " D %" PRIu32,
-             rp_packing_name(config->packing), rp_plan_fill_name(config->fill),
+             rp_packing_name(config->packing), rp_plan_row_gap_name(config->row_gap),
              rp_long_doc_name(config->long_doc), rp_shuffle_name(config->shuffle), config->lanes,
              config->max_docs_per_row);
     return text;

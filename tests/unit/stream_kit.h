@@ -58,7 +58,7 @@ static inline void stream_begin(struct stream *stream, uint32_t seq_len)
     };
     stream->stages[0] = (struct rp_stage_spec){
         .sets = RP_SETS_WEIGHTS | RP_SETS_SEQ_LEN | RP_SETS_ALIGN | RP_SETS_PACKING |
-                RP_SETS_WINDOW | RP_SETS_FILL | RP_SETS_SPREAD | RP_SETS_MAX_DOCS | RP_SETS_DEAL,
+                RP_SETS_WINDOW | RP_SETS_ROW_GAP | RP_SETS_SPREAD | RP_SETS_MAX_DOCS | RP_SETS_DEAL,
         .seq_len = seq_len,
         .align = 1,
         .packing = RP_PACKING_LOOKAHEAD,

@@ -101,7 +101,7 @@ struct one {
 static enum rp_alert_step look(struct one *one, enum rp_alert_sign sign, uint64_t after_ns)
 {
     one->now_ns += after_ns;
-    return rp_alert_look(&one->alert, one->kind, sign, one->now_ns);
+    return rp_alert_evaluate(&one->alert, one->kind, sign, one->now_ns);
 }
 
 static void an_incident_is_told_once(void **state)
@@ -295,7 +295,7 @@ static void live(uint64_t seed, uint64_t days)
         for (enum rp_alert_kind kind = 0; kind < RP_ALERT_ENGINE_FAILED; kind++) {
             see(&week, kind, &view);
             enum rp_alert_sign sign = rp_alert_sign(kind, &limits, &view);
-            follow(&week, kind, rp_alert_look(&week.alerts[kind], kind, sign, week.now_ns));
+            follow(&week, kind, rp_alert_evaluate(&week.alerts[kind], kind, sign, week.now_ns));
         }
     }
     uint64_t incidents = 0;

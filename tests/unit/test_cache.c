@@ -23,10 +23,10 @@ static void test_what_was_kept_is_there(void **state)
         assert_true(holds(a, "a", CHUNK - PAGE, 2 * PAGE));
         assert_true(holds(a, "a", 40 * CHUNK + PAGE, 904));
         assert_true(holds(b, "b", 0, 3 * PAGE));
-        struct rp_cache_held held = rp_entry_look(a, 3 * PAGE, CHUNK - 2 * PAGE);
+        struct rp_cache_held held = rp_entry_view(a, 3 * PAGE, CHUNK - 2 * PAGE);
         assert_int_equal(held.head, 2 * PAGE);
         assert_int_equal(held.tail, 2 * PAGE);
-        held = rp_entry_look(a, 40 * CHUNK, 5000);
+        held = rp_entry_view(a, 40 * CHUNK, 5000);
         assert_int_equal(held.head, 0);
         assert_int_equal(held.tail, 904);
         assert_int_equal(counts_of(cache).held_bytes, 8 * PAGE);
@@ -55,7 +55,7 @@ static void test_another_identity_is_another_object(void **state)
     cache = open_cache(64 * CHUNK, others, 3);
     for (uint32_t i = 0; i < 3; i++) {
         kept = rp_entry_open(cache, i);
-        assert_int_equal(rp_entry_look(kept, 0, PAGE).head, 0);
+        assert_int_equal(rp_entry_view(kept, 0, PAGE).head, 0);
         rp_entry_close(kept);
     }
     rp_cache_close(cache);
@@ -260,7 +260,7 @@ static void test_what_is_evicted_is_what_is_needed_last(void **state)
             oracle(kept_by_oracle, CHUNKS, room, access, next_uses);
             keep(cache, kept, "a", (uint64_t)order[i] * CHUNK, CHUNK);
             for (uint32_t c = 0; c < CHUNKS; c++)
-                if ((rp_entry_look(kept, (uint64_t)c * CHUNK, CHUNK).head == CHUNK) !=
+                if ((rp_entry_view(kept, (uint64_t)c * CHUNK, CHUNK).head == CHUNK) !=
                     kept_by_oracle[c])
                     fail_msg("seed %u, access %u, chunk %u: not as by Belady's rule", seed, i, c);
             assert_true(counts_of(cache).held_bytes <= room * CHUNK);
@@ -331,8 +331,8 @@ static void test_files_of_other_runs_go_by_their_age(void **state)
     rp_cache_close(cache);
     cache = open_cache(4 * CHUNK, others, 2);
     struct rp_entry *old = rp_entry_open(cache, 0), *new = rp_entry_open(cache, 1);
-    assert_int_equal(rp_entry_look(old, 0, CHUNK).head + rp_entry_look(old, CHUNK, CHUNK).head, 0);
-    assert_int_equal(rp_entry_look(new, 0, CHUNK).head + rp_entry_look(new, CHUNK, CHUNK).head,
+    assert_int_equal(rp_entry_view(old, 0, CHUNK).head + rp_entry_view(old, CHUNK, CHUNK).head, 0);
+    assert_int_equal(rp_entry_view(new, 0, CHUNK).head + rp_entry_view(new, CHUNK, CHUNK).head,
                      CHUNK);
     rp_entry_close(old);
     rp_entry_close(new);

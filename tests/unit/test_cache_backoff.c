@@ -118,7 +118,7 @@ static void test_words_that_cannot_be_read_are_left_alone(void **state)
     broken.reads = true;
     broken.read_calls = 0;
     for (uint32_t second = 0; second < 7200; second++, later_s++) {
-        assert_int_equal(rp_entry_look(kept, 0, CHUNK).head, 0);
+        assert_int_equal(rp_entry_view(kept, 0, CHUNK).head, 0);
         assert_false(rp_cache_may_fill(cache, PAGE));
     }
     assert_in_range(broken.read_calls, 10, 20);

@@ -243,7 +243,7 @@ static void test_pages_that_cannot_be_read_are_given_up(void **state)
         rp_entry_doubt(kept, 0, 3 * PAGE);
         rp_cache_flush(cache);
         unreadable.last = unreadable.first = 0;
-        struct rp_cache_held held = rp_entry_look(kept, 0, 3 * PAGE);
+        struct rp_cache_held held = rp_entry_view(kept, 0, 3 * PAGE);
         assert_int_equal(held.head, has_hashes ? PAGE : 0);
         assert_int_equal(held.tail, has_hashes ? PAGE : 0);
         assert_int_equal(counts_of(cache).damaged_bytes - damaged, has_hashes ? PAGE : 3 * PAGE);

@@ -404,7 +404,7 @@ static void test_a_directory_that_another_run_has_taken(void **state)
     rp_checkpoint_dir_close(second);
 }
 
-/* ---- the second location --------------------------------------------------------------------- */
+/* ---- the mirror --------------------------------------------------------------------- */
 
 static void test_copies(void **state)
 {
@@ -437,7 +437,7 @@ static void test_copies(void **state)
     assert_int_equal(newest_row("there"), 60);
 }
 
-static void test_a_broken_second_location(void **state)
+static void test_a_broken_mirror(void **state)
 {
     (void)state;
     struct rp_error error;
@@ -445,7 +445,7 @@ static void test_a_broken_second_location(void **state)
     assert_int_equal(rp_file_replace("file", "x", 1, &error), 0);
     assert_true(rp_checkpoint_dir_open(&dir, "primary", 2, "file/copies", &error) <
                 0); /* known at start */
-    assert_non_null(strstr(error.message, "second location"));
+    assert_non_null(strstr(error.message, "mirror"));
     assert_null(dir);
     assert_int_equal(rp_checkpoint_dir_open(&dir, "primary", 2, "primary", &error), -RP_E_BUSY);
 
@@ -477,7 +477,7 @@ int main(void)
         cmocka_unit_test(test_what_no_restart_would_find_is_not_saved),
         cmocka_unit_test(test_a_directory_that_another_run_has_taken),
         cmocka_unit_test(test_copies),
-        cmocka_unit_test(test_a_broken_second_location),
+        cmocka_unit_test(test_a_broken_mirror),
     };
     return cmocka_run_group_tests_name("checkpoint_retention", tests, sample_enter, sample_leave);
 }

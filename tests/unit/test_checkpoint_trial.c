@@ -116,7 +116,7 @@ static void the_second_location_is_tried_too(void **state)
     storage.create = create_in_first;
     struct rp_checkpoint_dir *dir = begin("small", "small-too", &storage);
     assert_int_equal(rp_checkpoint_dir_finish_trial(dir, &error), -ENOSPC);
-    assert_non_null(strstr(error.message, "second location"));
+    assert_non_null(strstr(error.message, "mirror"));
     assert_non_null(strstr(error.message, "small-too"));
     rp_checkpoint_dir_close(dir);
     nothing_stays("small");

@@ -51,7 +51,7 @@ static const char *const every_key[][2] = {
     {"window_blocks", "8"},
     {"packing", "best_fit"},
     {"window", "16"},
-    {"fill", "split"},
+    {"row_gap", "split"},
     {"long_doc", "truncate"},
     {"max_docs_per_row", "77"},
     {"align", "8"},
@@ -71,7 +71,7 @@ static const char *const every_key[][2] = {
     {"dp_world_size", "4"},
     {"global_batch_size", "24"},
     {"ranks", "1-2"},
-    {"replicas", "2"},
+    {"consumers_per_rank", "2"},
     {"drop_last", "true"},
     {"pad_id", "-7"},
     {"profile", "hf"},
@@ -148,7 +148,7 @@ static void check_every_key(void)
     assert_int_equal(config.window_blocks, 8);
     assert_int_equal(config.packing, 2);
     assert_int_equal(config.window, 16);
-    assert_int_equal(config.fill, 1);
+    assert_int_equal(config.row_gap, 1);
     assert_int_equal(config.long_doc, 1);
     assert_int_equal(config.removed.count, 1);
     assert_string_equal(config.removed.pairs[0].name, "old");
@@ -161,7 +161,7 @@ static void check_every_key(void)
     assert_int_equal(config.global_batch_size, 24);
     assert_int_equal(config.rank_first, 1);
     assert_int_equal(config.rank_count, 2);
-    assert_int_equal(config.replicas, 2);
+    assert_int_equal(config.consumers_per_rank, 2);
     assert_true(config.drop_last);
     assert_int_equal(config.pad_id, -7);
     assert_string_equal(config.profile, "hf");

@@ -137,7 +137,7 @@ static const char *const combinations[][2] = {
     {MINIMAL "max_docs_per_row: 129\n",
      "c.yaml:4: max_docs_per_row: expected at most seq_len, which is 128; found 129"},
     {MINIMAL "packing: concat\nfill: pad\n",
-     "c.yaml:5: fill: packing: concat always splits; `pad` cannot be had with it"},
+     "c.yaml:5: row_gap: packing: concat always splits; `pad` cannot be had with it"},
     {MINIMAL "cpus: 3-1\n",
      "c.yaml:4: cpus: expected CPUs below 4096, like 0-7,16-23; found `3-1`"},
     {"seq_len: 8\nbatch_size: 1\nsources:\n- {path: one.bin, eos: -2}\n",

@@ -55,7 +55,7 @@ static void stages_set_what_they_give(void **state)
     assert_int_equal(stage(2)->packing, 1);
     assert_int_equal(stage(2)->deal.mode, RP_DEAL_AUTO);
     assert_true(rp_config_stage_gives(stage(2), "ramp"));
-    assert_false(rp_config_stage_gives(stage(2), "fill"));
+    assert_false(rp_config_stage_gives(stage(2), "row_gap"));
 }
 
 static void sources_have_limits_and_selections(void **state)
@@ -128,12 +128,13 @@ static void nested_values_are_printed_as_they_are_set(void **state)
     check_value("cost", "{gated: no, heads: 4, hidden: 64, ffn: 256, kv_heads: 4}",
                 "{hidden: 64, ffn: 256, heads: 4, kv_heads: 4, gated: false}");
     check_value("skip", "{rows: 5, steps: [1-2, 7-9]}", "{rows: [5], steps: [1, 7-9]}");
-    check_value("stages",
-                "[{until: 1k steps, weights: {\"a b\": 0.5, c: 0}}, "
-                "{limits: {c: {max_tokens: 5, max_epochs: 0}}, without: {c: /x/y}, fill: split}]",
-                "[{until: 1000 steps, weights: {\"a b\": 0.5, c: 0}}, "
-                "{limits: {c: {max_epochs: endless, max_tokens: 5}}, without: {c: /x/y}, "
-                "fill: split}]");
+    check_value(
+        "stages",
+        "[{until: 1k steps, weights: {\"a b\": 0.5, c: 0}}, "
+        "{limits: {c: {max_tokens: 5, max_epochs: 0}}, without: {c: /x/y}, row_gap: split}]",
+        "[{until: 1000 steps, weights: {\"a b\": 0.5, c: 0}}, "
+        "{limits: {c: {max_epochs: endless, max_tokens: 5}}, without: {c: /x/y}, "
+        "row_gap: split}]");
     char cut[8];
     rp_config_value_text(&config, "stages", cut, sizeof cut);
     assert_string_equal(cut, "[{until");
@@ -238,19 +239,19 @@ static const char *const mistakes[][2] = {
      "c.yaml:10:13: weights: stage 2 begins at row 24, and the ramp of stage 1 ends at row 25"},
     /* ends */
     {STAGES "- {until: 5 steps}\n", "c.yaml:8:11: until: the last stage ends with the stream"},
-    {STAGES "- {fill: pad}\n- {fill: pad}\n",
+    {STAGES "- {row_gap: pad}\n- {row_gap: pad}\n",
      "c.yaml:8:3: until: stage 0 has no end, and stage 1 follows it"},
-    {STAGES "- {until: 5 steps}\n- {until: 5 steps}\n- {fill: pad}\n",
+    {STAGES "- {until: 5 steps}\n- {until: 5 steps}\n- {row_gap: pad}\n",
      "c.yaml:9:11: until: stage 1 begins at step 5, and would end at 5"},
-    {STAGES "- {until: 5 steps}\n- {until: row 8}\n- {fill: pad}\n",
+    {STAGES "- {until: 5 steps}\n- {until: row 8}\n- {row_gap: pad}\n",
      "c.yaml:9:11: until: stage 1 begins at row 20, and would end at 8"},
-    {STAGES "- {until: 5 steps}\n- {until: 2560 tokens}\n- {fill: pad}\n",
+    {STAGES "- {until: 5 steps}\n- {until: 2560 tokens}\n- {row_gap: pad}\n",
      "c.yaml:9:11: until: stage 1 begins at token 2560, and would end at 2560"},
-    {STAGES "- {until: row 18}\n- {fill: pad}\n",
+    {STAGES "- {until: row 18}\n- {row_gap: pad}\n",
      "c.yaml:8:11: until: row 18 is within a step of 4 rows; stage 0 may end at row 16 or row 20"},
-    {STAGES "- {until: row 3}\n- {fill: pad}\n",
+    {STAGES "- {until: row 3}\n- {row_gap: pad}\n",
      "c.yaml:8:11: until: row 3 is within a step of 4 rows; stage 0 may end at row 4"},
-    {STAGES "- {until: 9000000t steps}\n- {fill: pad}\n",
+    {STAGES "- {until: 9000000t steps}\n- {row_gap: pad}\n",
      "c.yaml:8:11: until: stage 0 would end after 2^63 rows or tokens"},
     /* rows and batches */
     {STAGES "- {align: 3}\n", "c.yaml:8:3: seq_len: seq_len 128 of stage 0 is no multiple of align "

@@ -8,8 +8,15 @@
 #define REPLICAS 2u
 #define SLOTS 2u /* slots of a ring: prefetch_factor */
 
-static const char *const two_replicas[] = {
-    "replicas", "2", "dp_world_size", "1", "batch_size", "2", "global_batch_size", "8", NULL};
+static const char *const two_replicas[] = {"consumers_per_rank",
+                                           "2",
+                                           "dp_world_size",
+                                           "1",
+                                           "batch_size",
+                                           "2",
+                                           "global_batch_size",
+                                           "8",
+                                           NULL};
 
 /* The only rank's batches [first, last), in rows of the stream. */
 static void take_some(struct rp_client *client, uint64_t first, uint64_t last)
@@ -194,7 +201,7 @@ static void who_is_led_over_is_in_checkpoints(void **state)
                                           "1",
                                           "global_batch_size",
                                           "8",
-                                          "replicas",
+                                          "consumers_per_rank",
                                           "2",
                                           NULL};
     static uint8_t token[KIT_STATE_MAX];
@@ -224,7 +231,7 @@ static void a_ring_that_moves_tells_nothing_of_the_absent(void **state)
 {
     (void)state;
     enum { FAR = 20 }; /* batches */
-    static const char *const options[] = {"replicas", "2", NULL};
+    static const char *const options[] = {"consumers_per_rank", "2", NULL};
     struct engine engine = engine_start(options);
     struct rp_client *elsewhere = replica_trainer(1, 0, NULL, 0);
     for (uint32_t r = 0; r < REPLICAS; r++) {
@@ -248,9 +255,9 @@ static void the_number_may_change(void **state)
     (void)state;
     static const char *const lives[][11] = {
         {"checkpoint_dir", "checkpoints", "dp_world_size", "1", "global_batch_size", "8",
-         "replicas", "2", NULL},
+         "consumers_per_rank", "2", NULL},
         {"checkpoint_dir", "checkpoints", "dp_world_size", "1", "global_batch_size", "8",
-         "replicas", "3", NULL},
+         "consumers_per_rank", "3", NULL},
         {"checkpoint_dir", "checkpoints", "dp_world_size", "1", "global_batch_size", "8", NULL}};
     const uint32_t replicas[] = {2, 3, 1};
     forget_checkpoints();
@@ -284,9 +291,10 @@ static void wrong_replicas_are_refused(void **state)
         uint32_t replica, replicas;
         int code;
         const char *text;
-    } cases[] = {{2, 0, -RP_E_USAGE, "replica 2 of rank 0: this engine serves 2"},
-                 {0, 3, -RP_E_MISMATCH, "replicas: the engine has 2, the trainer expects 3"},
-                 {1, 2, -RP_E_BUSY, taken}};
+    } cases[] = {
+        {2, 0, -RP_E_USAGE, "replica 2 of rank 0: this engine serves 2"},
+        {0, 3, -RP_E_MISMATCH, "consumers_per_rank: the engine has 2, the trainer expects 3"},
+        {1, 2, -RP_E_BUSY, taken}};
     for (size_t i = 0; i < RP_ARRAY_COUNT(cases); i++) {
         struct rp_client_options options = {.struct_size = sizeof options,
                                             .run_dir = run_dir,

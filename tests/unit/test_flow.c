@@ -125,7 +125,7 @@ static void every_packing_and_lanes(void **state)
         for (uint32_t lanes = 1; lanes <= 3; lanes += 2) {
             struct rp_plan_config config = small_plan();
             config.packing = (enum rp_packing)packing;
-            config.fill = packing == RP_PACKING_LOOKAHEAD ? RP_FILL_SPLIT : RP_FILL_PAD;
+            config.row_gap = packing == RP_PACKING_LOOKAHEAD ? RP_ROW_GAP_SPLIT : RP_ROW_GAP_PAD;
             config.lanes = lanes;
             config.seq_len = 40; /* documents are longer: they are split */
             config.max_docs_per_row = 5;

@@ -85,7 +85,7 @@ static void auto_counts_the_cpus_of_the_engine(void **state)
     assert_int_equal(config.packers, rp_packers_choose(config.packer_cpus, 1));
     assert_int_equal(set("packers", "auto", &error), 0);
     assert_int_equal(set("ranks", "4-7", &error), 0);
-    assert_int_equal(set("replicas", "2", &error), 0);
+    assert_int_equal(set("consumers_per_rank", "2", &error), 0);
     rp_config_choose_packers(&config);
     assert_int_equal(config.packers, rp_packers_choose(config.packer_cpus, 8));
     assert_int_equal(set("packers", "auto", &error), 0);

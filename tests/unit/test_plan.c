@@ -290,7 +290,7 @@ static void bad_parameters_are_refused_by_name(void **state)
         MISTAKE(packing, 3),
         MISTAKE(window, 0),
         MISTAKE(window, RP_WINDOW_MAX + 1),
-        MISTAKE(fill, 2),
+        MISTAKE(row_gap, 2),
         MISTAKE(long_doc, 3),
         MISTAKE(max_docs_per_row, 0),
         MISTAKE(max_docs_per_row, 62),

@@ -182,7 +182,7 @@ static void test_codings_of_bytes(void **state)
 static void test_a_look_that_is_answered_with_the_whole_object(void **state)
 {
     struct rp_expected look = {
-        .name = "s3://b/k", .is_look = true, .last = 15, .total = RP_SIZE_UNKNOWN};
+        .name = "s3://b/k", .is_head = true, .last = 15, .total = RP_SIZE_UNKNOWN};
     struct rp_error error;
     (void)state;
     assert_int_equal(judge(REPLY("HTTP/1.1 200 OK", "Content-Length: 16"), &look, &error),
@@ -211,7 +211,7 @@ static void test_keys_that_are_over_are_got_anew(void **state)
 }
 
 /* At the start no object is known yet: an absent one is no change. */
-static void test_replies_to_the_first_look(void **state)
+static void test_replies_to_the_head_request(void **state)
 {
     struct rp_error error;
     struct rp_expected unknown = {.name = "s3://b/k", .last = 15, .total = RP_SIZE_UNKNOWN};
@@ -318,7 +318,7 @@ int main(void)
         cmocka_unit_test(test_codings_of_bytes),
         cmocka_unit_test(test_a_look_that_is_answered_with_the_whole_object),
         cmocka_unit_test(test_keys_that_are_over_are_got_anew),
-        cmocka_unit_test(test_replies_to_the_first_look),
+        cmocka_unit_test(test_replies_to_the_head_request),
         cmocka_unit_test(test_headers_of_earlier_replies_and_nonsense),
         cmocka_unit_test(test_the_next_page_of_a_list),
     };

@@ -184,7 +184,7 @@ static void stages_set_what_they_give(void **state)
                       "- {name: book, path: book.bin, documents: 0-50%}\n"
                       "packing: concat\nskip: {rows: [2, 4-6]}\nstages:\n- {until: 5 steps}\n"
                       "- until: row 20\n  weights: {book: 2}\n  ramp: 4\n  packing: best_fit\n"
-                      "  window: 8\n  fill: split\n"
+                      "  window: 8\n  row_gap: split\n"
                       "- limits: {web: {max_tokens: 5, on_exhausted: stop}}\n"
                       "  without: {web: out.txt}\n  documents: {web: 4}\n  seq_len: 32\n");
     const struct rp_stage_spec *first = &spec->stages[0], *second = &spec->stages[1],
@@ -197,7 +197,7 @@ static void stages_set_what_they_give(void **state)
     assert_int_equal(first->spread, 0);
     assert_int_equal(second->from, 10);
     assert_int_equal(second->sets,
-                     RP_SETS_WEIGHTS | RP_SETS_PACKING | RP_SETS_WINDOW | RP_SETS_FILL);
+                     RP_SETS_WEIGHTS | RP_SETS_PACKING | RP_SETS_WINDOW | RP_SETS_ROW_GAP);
     assert_int_equal(second->weights[0], 0);
     assert_int_equal(second->weights[1], 1);
     assert_int_equal(second->ramp, 4);

@@ -177,7 +177,7 @@ static void a_mismatch_names_field_and_values(void **state)
     EXPECT(seq_len, 62, "seq_len", "61", "62");
     EXPECT(shuffle, RP_SHUFFLE_DOCUMENT, "shuffle", "block", "document");
     EXPECT(packing, RP_PACKING_BEST_FIT, "packing", "lookahead", "best_fit");
-    EXPECT(fill, RP_FILL_SPLIT, "fill", "pad", "split");
+    EXPECT(row_gap, RP_ROW_GAP_SPLIT, "row_gap", "pad", "split");
     EXPECT(long_doc, RP_LONG_DOC_DROP, "long_doc", "split", "drop");
     EXPECT(window, 10, "window", "9", "10");
     EXPECT(max_docs_per_row, 7, "max_docs_per_row", "61", "7");

@@ -17,7 +17,7 @@ static struct rp_plan *open_plan(const struct corpus *corpus, uint64_t round)
         .window_blocks = 3,
         .packing = (enum rp_packing)(round / 3 % 3),
         .window = 4,
-        .fill = (enum rp_fill)(round / 9 % 2),
+        .row_gap = (enum rp_row_gap)(round / 9 % 2),
         .long_doc = (enum rp_long_doc)(round / 18 % 3),
         .max_docs_per_row = 8,
         .lanes = 1 + (uint32_t)(round / 2 % 3),

@@ -305,7 +305,7 @@ static void test_values_in_force(void **unused)
     assert_int_equal(stage->max_docs_per_row, 9);
     assert_int_equal(stage->deal.cost.h, 1);
     assert_int_equal(stage->deal.cost.b, 2);
-    assert_int_equal(stage->fill, RP_FILL_SPLIT);
+    assert_int_equal(stage->row_gap, RP_ROW_GAP_SPLIT);
     assert_true(rp_calendar_next(calendar, 500) == RP_NO_ROW);
     assert_true(rp_calendar_is_boundary(calendar, 300) && !rp_calendar_is_boundary(calendar, 301));
     assert_false(rp_calendar_has_out(calendar, 1, 99));

@@ -157,7 +157,7 @@ static void break_window(Stream *s)
 }
 static void break_fill(Stream *s)
 {
-    s->stages[0].fill = (enum rp_fill)2;
+    s->stages[0].row_gap = (enum rp_row_gap)2;
 }
 static void break_spread(Stream *s)
 {
@@ -170,7 +170,7 @@ static void break_concat_window(Stream *s)
 static void break_after_concat_fill(Stream *s)
 {
     s->stages[0].packing = RP_PACKING_CONCAT;
-    s->stages[0].sets &= ~(uint32_t)(RP_SETS_WINDOW | RP_SETS_FILL | RP_SETS_SPREAD);
+    s->stages[0].sets &= ~(uint32_t)(RP_SETS_WINDOW | RP_SETS_ROW_GAP | RP_SETS_SPREAD);
 }
 static void break_max_docs(Stream *s)
 {
@@ -329,11 +329,11 @@ static const struct {
     {break_unaligned_seq_len, "row 500: seq_len: expected a multiple of align 24, found 128"},
     {break_packing, "packing: expected 0 to 2, found 3"},
     {break_window, "stage 2 (from row 500): window: expected 1 to 4096, found 4097"},
-    {break_fill, "fill: expected 0 to 1, found 2"},
+    {break_fill, "row_gap: expected 0 to 1, found 2"},
     {break_spread, "spread: expected 1 to 1024, found 1025"},
     {break_concat_window, "stage 2 (from row 500): window: expected 0 to 0, found 32"},
     {break_after_concat_fill,
-     "stage 2 (from row 500): fill is missing: the packing before it was concat"},
+     "stage 2 (from row 500): row_gap is missing: the packing before it was concat"},
     {break_max_docs, "row 500: max_docs_per_row: expected group 1 to seq_len 128, found 129"},
     {break_max_docs_of_group, "row 500: max_docs_per_row: expected group 2"},
     {break_deal_window,

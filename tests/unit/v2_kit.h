@@ -69,7 +69,7 @@ static inline void make(struct stream *stream, enum rp_shuffle shuffle, uint64_t
             .view = {.context = &salts[s], .lengths = view_lengths, .prints = view_prints}};
     stream->stages[0] = (struct rp_stage_spec){
         .sets = RP_SETS_WEIGHTS | RP_SETS_SEQ_LEN | RP_SETS_ALIGN | RP_SETS_PACKING |
-                RP_SETS_WINDOW | RP_SETS_FILL | RP_SETS_SPREAD | RP_SETS_MAX_DOCS | RP_SETS_DEAL,
+                RP_SETS_WINDOW | RP_SETS_ROW_GAP | RP_SETS_SPREAD | RP_SETS_MAX_DOCS | RP_SETS_DEAL,
         .weights = stream->weights[0],
         .seq_len = SEQ_LEN,
         .align = 1,
@@ -77,7 +77,7 @@ static inline void make(struct stream *stream, enum rp_shuffle shuffle, uint64_t
         .spread = 4,
         .max_docs_per_row = SEQ_LEN,
         .packing = RP_PACKING_LOOKAHEAD,
-        .fill = RP_FILL_SPLIT};
+        .row_gap = RP_ROW_GAP_SPLIT};
     stream->stages[1] = (struct rp_stage_spec){
         .from = CHANGE_ROW, .sets = RP_SETS_WEIGHTS, .weights = stream->weights[1]};
     stream->spec = (struct rp_stream_spec){

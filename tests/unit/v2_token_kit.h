@@ -59,14 +59,14 @@ static inline struct rp_stage_spec kit_first_stage(uint32_t variant)
     bool concat = variant % 3 == RP_PACKING_CONCAT;
     struct rp_stage_spec stage = {
         .sets = RP_SETS_WEIGHTS | RP_SETS_SEQ_LEN | RP_SETS_ALIGN | RP_SETS_PACKING |
-                RP_SETS_WINDOW | RP_SETS_FILL | RP_SETS_SPREAD | RP_SETS_DEAL,
+                RP_SETS_WINDOW | RP_SETS_ROW_GAP | RP_SETS_SPREAD | RP_SETS_DEAL,
         .weights = weights,
         .seq_len = 24,
         .align = variant / 18 % 2 ? 4 : 1,
         .packing = (enum rp_packing)(variant % 3),
         .window = concat ? 0 : 5,
         .spread = concat ? 0 : 3,
-        .fill = concat ? RP_FILL_PAD : (enum rp_fill)(variant / 3 % 2),
+        .row_gap = concat ? RP_ROW_GAP_PAD : (enum rp_row_gap)(variant / 3 % 2),
     };
     if (variant / 18 % 2)
         stage.deal = (struct rp_deal){.window = 4,
@@ -111,12 +111,13 @@ static inline void kit_make(struct kit_stream *kit, uint32_t variant)
                                             .without_count = 1};
     kit->stages[2] = (struct rp_stage_spec){.from = 18,
                                             .sets = RP_SETS_SEQ_LEN | RP_SETS_PACKING |
-                                                    RP_SETS_WINDOW | RP_SETS_FILL | RP_SETS_SPREAD,
+                                                    RP_SETS_WINDOW | RP_SETS_ROW_GAP |
+                                                    RP_SETS_SPREAD,
                                             .seq_len = 32,
                                             .packing = RP_PACKING_BEST_FIT,
                                             .window = 4,
                                             .spread = 2,
-                                            .fill = RP_FILL_SPLIT};
+                                            .row_gap = RP_ROW_GAP_SPLIT};
     kit->skips[0] = (struct rp_row_range){3, 5};
     kit->skips[1] = (struct rp_row_range){20, 21};
     kit->spec = (struct rp_stream_spec){

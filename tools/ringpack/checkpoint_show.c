@@ -134,8 +134,8 @@ static void print_token(const void *state, const struct rp_state_info *token)
     printf(LABEL "%" PRIu64 "\n", "seed", config->seed);
     print_count("seq_len", config->seq_len);
     printf(LABEL "%s\n", "shuffle", rp_shuffle_name(config->shuffle));
-    printf(LABEL "%s, window %" PRIu32 ", fill %s, long documents %s\n", "packing",
-           rp_packing_name(config->packing), config->window, rp_plan_fill_name(config->fill),
+    printf(LABEL "%s, window %" PRIu32 ", row_gap %s, long documents %s\n", "packing",
+           rp_packing_name(config->packing), config->window, rp_plan_row_gap_name(config->row_gap),
            rp_long_doc_name(config->long_doc));
     printf(LABEL "%" PRIu32 "\n", "sources", token->source_count);
     if (token->stream_version == 2)
@@ -299,7 +299,7 @@ static json_t *json_token(const void *state, const struct rp_state_info *token)
         "bytes", (json_int_t)token->bytes, "stream_version", (json_int_t)token->stream_version,
         "seed", json_u64(config->seed), "seq_len", (json_int_t)config->seq_len, "shuffle",
         rp_shuffle_name(config->shuffle), "packing", rp_packing_name(config->packing), "window",
-        (json_int_t)config->window, "fill", rp_plan_fill_name(config->fill), "long_doc",
+        (json_int_t)config->window, "fill", rp_plan_row_gap_name(config->row_gap), "long_doc",
         rp_long_doc_name(config->long_doc), "sources", (json_int_t)token->source_count, "lanes",
         json_version_1(token, json_integer((json_int_t)config->lanes)), "num_epochs",
         json_version_1(token, json_u64(config->num_epochs)), "corpus_sampled",

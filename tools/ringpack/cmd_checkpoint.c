@@ -395,7 +395,7 @@ int rp_cmd_checkpoint(int argc, char **argv)
             "out of such a file, or of one of torch.save. All of them, and `serve --state`, read "
             "these forms, checkpoints and directories; no pickle is loaded. `rewind` renames later "
             "checkpoints to NAME.rewound: rename them back to undo it. The next start with a "
-            "second location also renames the copies there. If trainers rolled back to older state "
+            "mirror also renames the copies there. If trainers rolled back to older state "
             "tokens and ended before any progress, the newest checkpoint is ahead of them: "
             "`rewind` before a start without tokens.",
         .options = options,

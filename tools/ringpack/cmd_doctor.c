@@ -56,8 +56,8 @@ static int read_config(struct rp_cmd_line *arguments)
 }
 
 /* Find the sources whose tokens are not compared with hashes. */
-static void look_at_verification(const struct rp_config *config, const struct rp_corpus *corpus,
-                                 struct rp_doctor_needs *needs)
+static void check_verification(const struct rp_config *config, const struct rp_corpus *corpus,
+                               struct rp_doctor_needs *needs)
 {
     size_t used = 0;
     needs->has_corpus = true;
@@ -76,8 +76,8 @@ static void look_at_verification(const struct rp_config *config, const struct rp
 }
 
 /* Find the source with the largest token id. */
-static void look_at_tokens(const struct rp_config *config, const struct rp_corpus *corpus,
-                           struct rp_doctor_needs *needs)
+static void check_tokens(const struct rp_config *config, const struct rp_corpus *corpus,
+                         struct rp_doctor_needs *needs)
 {
     needs->token_limit = rp_stream_token_limit(config);
     for (uint32_t i = 0; i < config->source_count; i++) {
@@ -90,7 +90,7 @@ static void look_at_tokens(const struct rp_config *config, const struct rp_corpu
     }
 }
 
-static void look_at_borders(const struct rp_corpus *corpus, struct rp_doctor_needs *needs)
+static void check_borders(const struct rp_corpus *corpus, struct rp_doctor_needs *needs)
 {
     size_t used = 0;
     char doubt[200];
@@ -104,7 +104,7 @@ static void look_at_borders(const struct rp_corpus *corpus, struct rp_doctor_nee
 }
 
 /* Returns max_docs_per_row, after computing its cost; 0 if the corpus cannot be opened. */
-static uint32_t look_at_corpus(const struct rp_config *config, struct rp_doctor_needs *needs)
+static uint32_t check_corpus(const struct rp_config *config, struct rp_doctor_needs *needs)
 {
     struct rp_corpus *corpus = NULL;
     struct rp_docs_per_row found = {0};
@@ -114,9 +114,9 @@ static uint32_t look_at_corpus(const struct rp_config *config, struct rp_doctor_
     if (code >= 0)
         (void)rp_stream_docs_per_row_text(&found, config, needs->packing, sizeof needs->packing);
     if (code >= 0) {
-        look_at_verification(config, corpus, needs);
-        look_at_tokens(config, corpus, needs);
-        look_at_borders(corpus, needs);
+        check_verification(config, corpus, needs);
+        check_tokens(config, corpus, needs);
+        check_borders(corpus, needs);
     }
     rp_corpus_close(corpus);
     needs->corpus_code = code;
@@ -137,7 +137,7 @@ static struct rp_doctor_needs needs_of(const struct rp_config *config, bool comp
         .checkpoint_mirror_dir = config->checkpoint_mirror_dir};
     if (!complete)
         return needs;
-    uint32_t documents = look_at_corpus(config, &needs);
+    uint32_t documents = check_corpus(config, &needs);
     struct rp_geometry geometry = {.rows = config->batch_size,
                                    .seq_len = config->seq_len,
                                    .max_docs_per_row = documents ? documents : 1,
@@ -178,7 +178,7 @@ static int examine(void *argument, const struct rp_config *config)
     for (size_t i = 0; i < rp_doctor_check_count; i++) {
         const struct rp_doctor_check *check = &rp_doctor_checks[i];
         struct rp_doctor_finding finding = {0};
-        check->look(&needs, &finding);
+        check->run(&needs, &finding);
         counts[finding.state]++;
         if (arguments->json)
             json_array_append_new(list, finding_json(check->name, &finding));

@@ -353,9 +353,9 @@ static int finish_masks(struct tally *tally, const struct rp_config *config,
     return code;
 }
 
-static int look_at_plan(struct tally *tally, const struct rp_config *config,
-                        const struct rp_corpus *corpus, const struct rp_plan *plan,
-                        struct rp_error *error)
+static int tally_plan(struct tally *tally, const struct rp_config *config,
+                      const struct rp_corpus *corpus, const struct rp_plan *plan,
+                      struct rp_error *error)
 {
     struct rp_docs_per_row found;
     char text[512];
@@ -433,7 +433,7 @@ static int show_plan(const struct arguments *arguments, const struct rp_config *
     if (code >= 0)
         code = rp_stream_open_plan(&plan, config, corpus, &error);
     if (code >= 0)
-        code = look_at_plan(&tally, config, corpus, plan, &error);
+        code = tally_plan(&tally, config, corpus, plan, &error);
     if (code >= 0)
         code = rp_preview_begin(&tally.preview, plan, config, &error);
     if (code >= 0)

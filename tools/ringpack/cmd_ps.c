@@ -81,7 +81,7 @@ static int run(const struct arguments *arguments)
     int code = rp_watch_open(&watch, run_dir, arguments->line.words, arguments->line.count, &error);
     watch.finds_leftovers = arguments->all;
     if (code == 0)
-        code = rp_watch_look(&watch, PATIENCE_NS, &error);
+        code = rp_watch_poll(&watch, PATIENCE_NS, &error);
     bool all_run = true;
     for (size_t i = 0; i < watch.count; i++)
         all_run &= watch.runs[i].state == RP_WATCH_RUNNING || !watch.runs[i].is_named;

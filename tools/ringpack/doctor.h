@@ -45,7 +45,7 @@ struct rp_doctor_finding {
 
 struct rp_doctor_check {
     const char *name;
-    void (*look)(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding);
+    void (*run)(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding);
 };
 extern const struct rp_doctor_check rp_doctor_checks[];
 extern const size_t rp_doctor_check_count;

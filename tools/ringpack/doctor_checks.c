@@ -56,7 +56,7 @@ static void find_error(struct rp_doctor_finding *finding, const struct rp_error 
     find(finding, RP_DOCTOR_FAIL, error->hint, "%s", error->message);
 }
 
-static void look_at_kernel(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
+static void check_kernel(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
 {
     struct utsname name;
     unsigned major = 0, minor = 0;
@@ -75,8 +75,7 @@ static void look_at_kernel(const struct rp_doctor_needs *needs, struct rp_doctor
         find(finding, RP_DOCTOR_OK, NULL, "%s %s on %s", name.sysname, name.release, name.machine);
 }
 
-static void look_at_page_size(const struct rp_doctor_needs *needs,
-                              struct rp_doctor_finding *finding)
+static void check_page_size(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
 {
     long bytes = sysconf(_SC_PAGESIZE);
     (void)needs;
@@ -87,7 +86,7 @@ static void look_at_page_size(const struct rp_doctor_needs *needs,
              "%ld bytes; shared memory is laid out for %u", bytes, RP_PAGE_BYTES);
 }
 
-static void look_at_io_uring(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
+static void check_io_uring(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
 {
     const struct rp_io_method *method;
     struct rp_error error;
@@ -113,8 +112,8 @@ static bool may_lock_without_limit(void)
     return effective >> CAP_IPC_LOCK_BIT & 1;
 }
 
-static void look_at_locked_memory(const struct rp_doctor_needs *needs,
-                                  struct rp_doctor_finding *finding)
+static void check_locked_memory(const struct rp_doctor_needs *needs,
+                                struct rp_doctor_finding *finding)
 {
     struct rlimit limit = {0};
     char limit_text[RP_CMD_TEXT_BYTES], wanted_text[RP_CMD_TEXT_BYTES];
@@ -138,8 +137,8 @@ static void look_at_locked_memory(const struct rp_doctor_needs *needs,
              limit_text, wanted_text);
 }
 
-static void look_at_shared_memory(const struct rp_doctor_needs *needs,
-                                  struct rp_doctor_finding *finding)
+static void check_shared_memory(const struct rp_doctor_needs *needs,
+                                struct rp_doctor_finding *finding)
 {
     struct rp_segment segment = {.fd = -1};
     struct rp_error error;
@@ -165,8 +164,7 @@ static void read_chosen(const char *path, char word[128])
     snprintf(word, 128, "%s", bytes ? start : "?");
 }
 
-static void look_at_huge_pages(const struct rp_doctor_needs *needs,
-                               struct rp_doctor_finding *finding)
+static void check_huge_pages(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
 {
     struct rp_segment segment = {.fd = -1};
     struct rp_error error;
@@ -192,7 +190,7 @@ static void look_at_huge_pages(const struct rp_doctor_needs *needs,
              strerror(reason), setting);
 }
 
-static void look_at_memory(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
+static void check_memory(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
 {
     struct rp_available available = rp_memory_available();
     uint64_t wanted = needs->prefetch_bytes + needs->ring_bytes;
@@ -211,7 +209,7 @@ static void look_at_memory(const struct rp_doctor_needs *needs, struct rp_doctor
              available.limit, wanted_text, scope);
 }
 
-static void look_at_dev_shm(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
+static void check_dev_shm(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
 {
     struct statvfs info;
     char text[RP_CMD_TEXT_BYTES];
@@ -223,8 +221,7 @@ static void look_at_dev_shm(const struct rp_doctor_needs *needs, struct rp_docto
              rp_cmd_bytes_text((uint64_t)info.f_blocks * info.f_frsize, text));
 }
 
-static void look_at_open_files(const struct rp_doctor_needs *needs,
-                               struct rp_doctor_finding *finding)
+static void check_open_files(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
 {
     struct rlimit limit = {0};
     static const char fix[] =
@@ -245,8 +242,8 @@ static void look_at_open_files(const struct rp_doctor_needs *needs,
              needs->files);
 }
 
-static void look_at_run_directory(const struct rp_doctor_needs *needs,
-                                  struct rp_doctor_finding *finding)
+static void check_run_directory(const struct rp_doctor_needs *needs,
+                                struct rp_doctor_finding *finding)
 {
     struct rp_listener listener;
     struct rp_error error;
@@ -309,8 +306,8 @@ static int try_directory(const char *key, const char *path, struct rp_error *err
     return code < 0 ? rp_fail_context(error, code, "%s %s cannot be written", key, path) : 0;
 }
 
-static void look_at_checkpoints(const struct rp_doctor_needs *needs,
-                                struct rp_doctor_finding *finding)
+static void check_checkpoints(const struct rp_doctor_needs *needs,
+                              struct rp_doctor_finding *finding)
 {
     struct rp_error error;
     const char *const directories[][2] = {{"checkpoint_dir", needs->checkpoint_dir},
@@ -328,8 +325,7 @@ static void look_at_checkpoints(const struct rp_doctor_needs *needs,
     }
 }
 
-static void look_at_processors(const struct rp_doctor_needs *needs,
-                               struct rp_doctor_finding *finding)
+static void check_processors(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
 {
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     uint32_t usable = rp_cpus_allowed(), quota = rp_cpus_quota("");
@@ -358,7 +354,7 @@ static void *wait_for_crowd(void *argument)
 }
 
 /* As many as an engine has at once: readers with a helper each, packers, and its own. */
-static void look_at_threads(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
+static void check_threads(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
 {
     struct crowd crowd = {PTHREAD_MUTEX_INITIALIZER};
     uint32_t wanted = 2 * needs->readers + needs->packers + ENGINE_THREADS, count = 0;
@@ -390,8 +386,7 @@ static void look_at_threads(const struct rp_doctor_needs *needs, struct rp_docto
 int mallctl(const char *name, void *old, size_t *old_bytes, void *new, size_t new_bytes);
 #endif
 
-static void look_at_allocator(const struct rp_doctor_needs *needs,
-                              struct rp_doctor_finding *finding)
+static void check_allocator(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
 {
     (void)needs;
     find(finding, RP_DOCTOR_WARN, "build without sanitizers",
@@ -404,7 +399,7 @@ static void look_at_allocator(const struct rp_doctor_needs *needs,
 #endif
 }
 
-static void look_at_corpus(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
+static void check_corpus(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
 {
     if (needs->corpus_code < 0)
         find_error(finding, &needs->corpus_error);
@@ -415,7 +410,7 @@ static void look_at_corpus(const struct rp_doctor_needs *needs, struct rp_doctor
         find(finding, RP_DOCTOR_OK, NULL, "rows have room for its documents");
 }
 
-static void look_at_borders(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
+static void check_borders(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
 {
     if (needs->eos[0])
         find(finding, RP_DOCTOR_WARN,
@@ -425,8 +420,7 @@ static void look_at_borders(const struct rp_doctor_needs *needs, struct rp_docto
         find(finding, RP_DOCTOR_OK, NULL, "no EOS is doubtful");
 }
 
-static void look_at_vocabulary(const struct rp_doctor_needs *needs,
-                               struct rp_doctor_finding *finding)
+static void check_vocabulary(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
 {
     if (!needs->has_corpus || needs->token_max == 0)
         find(finding, RP_DOCTOR_OK, NULL, "the largest token id is not known: `ringpack index`");
@@ -441,8 +435,8 @@ static void look_at_vocabulary(const struct rp_doctor_needs *needs,
              needs->token_limit);
 }
 
-static void look_at_verification(const struct rp_doctor_needs *needs,
-                                 struct rp_doctor_finding *finding)
+static void check_verification(const struct rp_doctor_needs *needs,
+                               struct rp_doctor_finding *finding)
 {
     if (!needs->has_corpus)
         find(finding, RP_DOCTOR_OK, NULL,
@@ -459,14 +453,14 @@ static void look_at_verification(const struct rp_doctor_needs *needs,
 }
 
 const struct rp_doctor_check rp_doctor_checks[] = {
-    {"kernel", look_at_kernel},         {"page size", look_at_page_size},
-    {"io_uring", look_at_io_uring},     {"locked memory", look_at_locked_memory},
-    {"huge pages", look_at_huge_pages}, {"shared memory", look_at_shared_memory},
-    {"memory", look_at_memory},         {"/dev/shm", look_at_dev_shm},
-    {"open files", look_at_open_files}, {"run directory", look_at_run_directory},
-    {"processors", look_at_processors}, {"threads", look_at_threads},
-    {"allocator", look_at_allocator},   {"checkpoints", look_at_checkpoints},
-    {"corpus", look_at_corpus},         {"documents", look_at_borders},
-    {"vocabulary", look_at_vocabulary}, {"verification", look_at_verification},
+    {"kernel", check_kernel},         {"page size", check_page_size},
+    {"io_uring", check_io_uring},     {"locked memory", check_locked_memory},
+    {"huge pages", check_huge_pages}, {"shared memory", check_shared_memory},
+    {"memory", check_memory},         {"/dev/shm", check_dev_shm},
+    {"open files", check_open_files}, {"run directory", check_run_directory},
+    {"processors", check_processors}, {"threads", check_threads},
+    {"allocator", check_allocator},   {"checkpoints", check_checkpoints},
+    {"corpus", check_corpus},         {"documents", check_borders},
+    {"vocabulary", check_vocabulary}, {"verification", check_verification},
 };
 const size_t rp_doctor_check_count = RP_ARRAY_COUNT(rp_doctor_checks);

@@ -61,9 +61,9 @@ static int scan(struct worker *worker, uint64_t number)
     return code;
 }
 
-static int fill(struct worker *worker, uint64_t number)
+static int write_entries(struct worker *worker, uint64_t number)
 {
-    int code = rp_indexing_fill(worker->crew->build, number, &worker->error);
+    int code = rp_indexing_write(worker->crew->build, number, &worker->error);
     rp_a64_add_relaxed(&worker->bytes, 1);
     return code;
 }
@@ -159,7 +159,8 @@ static int build_all(struct rp_indexing *build, const struct rp_declared *argume
     if (code == 0)
         code = rp_indexing_lay_out(build, error);
     if (code == 0)
-        code = run_step(crew, arguments, "writing the index: shards", fill, shards, 0, error);
+        code = run_step(crew, arguments, "writing the index: shards", write_entries, shards, 0,
+                        error);
     if (code == 0)
         code = run_step(crew, arguments, "hashing the index: parts", hash, rp_indexing_parts(build),
                         0, error);

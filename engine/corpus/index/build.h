@@ -62,13 +62,13 @@ RP_MUST_CHECK int rp_indexing_open(struct rp_indexing **build_out,
                                    struct rp_error *error);
 void rp_indexing_close(struct rp_indexing *build);
 
-/** The number of shards to scan and fill, and the bytes of shard i. */
+/** The number of shards to scan and write, and the bytes of shard i. */
 uint64_t rp_indexing_shards(const struct rp_indexing *build);
 uint64_t rp_indexing_bytes(const struct rp_indexing *build, uint64_t i);
 RP_MUST_CHECK int rp_indexing_scan(struct rp_indexing *build, uint64_t i,
                                    const struct rp_progress *progress, struct rp_error *error);
 RP_MUST_CHECK int rp_indexing_lay_out(struct rp_indexing *build, struct rp_error *error);
-RP_MUST_CHECK int rp_indexing_fill(struct rp_indexing *build, uint64_t i, struct rp_error *error);
+RP_MUST_CHECK int rp_indexing_write(struct rp_indexing *build, uint64_t i, struct rp_error *error);
 /** The number of parts to hash. */
 uint64_t rp_indexing_parts(const struct rp_indexing *build);
 void rp_indexing_hash(struct rp_indexing *build, uint64_t part);

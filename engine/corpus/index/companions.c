@@ -89,7 +89,7 @@ static bool needs_no_check(const char *url)
 struct companions {
     struct rp_paths urls;
     uint64_t *ends; /* one for each shard */
-    struct rp_looked *looked;
+    struct rp_remote_stat *stats;
 };
 
 static int list_companions(const struct rp_indexing *build, struct companions *companions,
@@ -125,10 +125,10 @@ static int take_companions(struct rp_indexing *build, const struct companions *c
         shard->companions = (struct rp_index_companions){
             .idx_ns = remote->index_hash, .mask_ns = has_mask ? remote->spans_hash : 0};
         for (; next < companions->ends[i]; next++)
-            if (companions->looked[next].bytes) {
-                shard->has_identity &= companions->looked[next].identity != 0;
-                const uint64_t mixed[] = {shard->companions.mask_ns, companions->looked[next].bytes,
-                                          companions->looked[next].identity};
+            if (companions->stats[next].bytes) {
+                shard->has_identity &= companions->stats[next].identity != 0;
+                const uint64_t mixed[] = {shard->companions.mask_ns, companions->stats[next].bytes,
+                                          companions->stats[next].identity};
                 shard->companions.mask_ns = rp_hash64(mixed, sizeof mixed);
             }
         if (index_dir)
@@ -146,11 +146,11 @@ int rp_build_stat_object_companions(struct rp_indexing *build, struct rp_error *
         .ends = rp_calloc((size_t)build->shard_count, sizeof(uint64_t))};
     int code = companions.ends ? list_companions(build, &companions, error) : -ENOMEM;
     if (code == 0)
-        companions.looked = rp_calloc(companions.urls.count, sizeof *companions.looked);
+        companions.stats = rp_calloc(companions.urls.count, sizeof *companions.stats);
     if (code == 0 && companions.urls.count)
-        code = companions.looked
-                   ? rp_fetch_looks((const char *const *)companions.urls.paths,
-                                    companions.urls.count, true, companions.looked, error)
+        code = companions.stats
+                   ? rp_fetch_stats((const char *const *)companions.urls.paths,
+                                    companions.urls.count, true, companions.stats, error)
                    : -ENOMEM;
     if (code == 0)
         code = take_companions(build, &companions);
@@ -158,6 +158,6 @@ int rp_build_stat_object_companions(struct rp_indexing *build, struct rp_error *
         code = rp_build_fail_memory(build, error);
     rp_paths_release(&companions.urls);
     free(companions.ends);
-    free(companions.looked);
+    free(companions.stats);
     return code;
 }

@@ -114,7 +114,7 @@ static int fill_from_older(const struct rp_build_shard *shard, struct destinatio
                          rp_index_documents_before(shard->older, shard->older_shard), error);
 }
 
-int rp_indexing_fill(struct rp_indexing *build, uint64_t i, struct rp_error *error)
+int rp_indexing_write(struct rp_indexing *build, uint64_t i, struct rp_error *error)
 {
     const struct rp_build_shard *shard = &build->shards[i];
     const struct rp_build_source *source = &build->sources[shard->source];

@@ -61,8 +61,8 @@ static uint64_t page_count(const struct rp_index_column *column)
 }
 
 /* Fill the memory of a column, and hash it. */
-static int fill(struct rp_index_column *column, const uint64_t *words, uint8_t *data,
-                const struct rp_progress *progress, struct rp_error *error)
+static int write_values(struct rp_index_column *column, const uint64_t *words, uint8_t *data,
+                        const struct rp_progress *progress, struct rp_error *error)
 {
     uint32_t width = rp_index_column_width(column->type);
     uint64_t bytes = data_bytes(column);
@@ -103,8 +103,8 @@ static int write_all(struct rp_index_writer *writer, struct rp_index *draft,
     draft->end = lay_out(columns, count, begin);
     int code = rp_index_map_new(writer, begin, draft->end, error);
     for (uint32_t i = 0; code == 0 && i < count; i++)
-        code = fill(&columns[i], added[i].words, writer->map + (columns[i].offset - writer->map_at),
-                    progress, error);
+        code = write_values(&columns[i], added[i].words,
+                            writer->map + (columns[i].offset - writer->map_at), progress, error);
     return code < 0 ? code : rp_index_write_head(writer, draft, error);
 }
 

@@ -4,8 +4,8 @@
 #include "corpus/index/write.h"
 
 /* Write the parts of the segment, which has its layout. */
-static int fill(struct rp_index_segment *segment, struct rp_index_record *record,
-                const struct rp_collector *collector, struct rp_error *error)
+static int write_parts(struct rp_index_segment *segment, struct rp_index_record *record,
+                       const struct rp_collector *collector, struct rp_error *error)
 {
     uint64_t *blocks = (uint64_t *)(void *)(rp_index_data(segment) + segment->parts.blocks);
     struct rp_table table;
@@ -59,7 +59,7 @@ int rp_sidecar_write(struct rp_new_file *file, struct rp_index_record *record,
     struct rp_index_writer writer = {.path = file->path, .fd = file->fd};
     int code = rp_index_lay_out(&writer, &draft, error);
     if (code == 0)
-        code = fill(&segment, record, collector, error);
+        code = write_parts(&segment, record, collector, error);
     for (uint64_t part = 0; code == 0 && part < rp_index_hash_part_count(&draft); part++)
         rp_index_hash_part(&draft, part);
     if (code == 0)

@@ -40,7 +40,7 @@ static int close_row(struct rp_stores *stores, uint16_t slot, struct rp_error *e
     if (emitted < 0)
         return emitted;
     uint32_t tokens = (uint32_t)rp_min_u64(stores->draft.gap, oldest->length);
-    if (stores->fill != RP_FILL_SPLIT || tokens == 0 ||
+    if (stores->row_gap != RP_ROW_GAP_SPLIT || tokens == 0 ||
         rp_feed_is_atomic(&stores->feed, oldest->source))
         return 1;
     int labelled = rp_feed_labelled(&stores->feed, oldest, tokens, error);

@@ -45,7 +45,7 @@ struct rp_stage {
     uint32_t joined;              /* sources that have joined at this boundary or before */
     uint32_t seq_len, align, window, spread, max_docs_per_row;
     enum rp_packing packing;
-    enum rp_fill fill;
+    enum rp_row_gap row_gap;
     struct rp_deal deal;
     const struct rp_limits *limits;
     const struct rp_limits *limits_of_config; /* as if no record had limits */

@@ -153,7 +153,7 @@ static int check_bounds(const struct rp_calendar *calendar, const struct rp_stag
         {RP_SETS_ALIGN, "align", stage->align, 1, RP_ALIGN_MAX},
         {RP_SETS_PACKING, "packing", stage->packing, 0, RP_PACKING_BEST_FIT},
         {RP_SETS_WINDOW, "window", stage->window, !is_concat, is_concat ? 0 : RP_WINDOW_MAX},
-        {RP_SETS_FILL, "fill", stage->fill, 0, is_concat ? 0 : RP_FILL_SPLIT},
+        {RP_SETS_ROW_GAP, "row_gap", stage->row_gap, 0, is_concat ? 0 : RP_ROW_GAP_SPLIT},
         {RP_SETS_SPREAD, "spread", stage->spread, !is_concat, is_concat ? 0 : RP_SPREAD_MAX},
     };
     for (size_t b = 0; b < RP_ARRAY_COUNT(bounds); b++)
@@ -173,22 +173,22 @@ static int check_bounds(const struct rp_calendar *calendar, const struct rp_stag
 static int check_packing(struct rp_stage_spec *stage, uint32_t i, bool was_concat, bool *is_concat,
                          struct rp_error *error)
 {
-    const uint32_t three = RP_SETS_WINDOW | RP_SETS_FILL | RP_SETS_SPREAD;
+    const uint32_t three = RP_SETS_WINDOW | RP_SETS_ROW_GAP | RP_SETS_SPREAD;
     bool sets = stage->sets & RP_SETS_PACKING;
     *is_concat = sets ? stage->packing == RP_PACKING_CONCAT : was_concat;
     if (!sets)
         return 0;
     if (*is_concat) {
         stage->window = stage->sets & RP_SETS_WINDOW ? stage->window : 0;
-        stage->fill = stage->sets & RP_SETS_FILL ? stage->fill : RP_FILL_PAD;
+        stage->row_gap = stage->sets & RP_SETS_ROW_GAP ? stage->row_gap : RP_ROW_GAP_PAD;
         stage->spread = stage->sets & RP_SETS_SPREAD ? stage->spread : 0;
         stage->sets |= three;
     } else if (i == 0 || was_concat) {
         uint32_t lacking = three & ~stage->sets;
-        if (lacking & (RP_SETS_WINDOW | RP_SETS_FILL))
-            return RP_REFUSE_STAGE(error, i, stage->from, "set window and fill with the packing",
+        if (lacking & (RP_SETS_WINDOW | RP_SETS_ROW_GAP))
+            return RP_REFUSE_STAGE(error, i, stage->from, "set window and row_gap with the packing",
                                    "%s is missing: %s",
-                                   lacking & RP_SETS_WINDOW ? "window" : "fill",
+                                   lacking & RP_SETS_WINDOW ? "window" : "row_gap",
                                    i == 0 ? "the first stage sets all parameters"
                                           : "the packing before it was concat, which has none");
         if (lacking)

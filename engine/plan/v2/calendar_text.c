@@ -91,8 +91,8 @@ void rp_calendar_add_stage(struct rp_calendar_lines *lines, const struct rp_stag
         ADD(lines, "align", "%" PRIu32, stage->align);
     if (sets & RP_SETS_DEAL)
         add_deal(lines, &stage->deal);
-    if (sets & RP_SETS_FILL)
-        ADD(lines, "fill", "%s", rp_plan_fill_name(stage->fill));
+    if (sets & RP_SETS_ROW_GAP)
+        ADD(lines, "fill", "%s", rp_plan_row_gap_name(stage->row_gap));
     ADD(lines, "from", "%" PRIu64, stage->from);
     if (sets & RP_SETS_MAX_DOCS)
         ADD(lines, "max_docs_per_row", "%" PRIu32, stage->max_docs_per_row);

@@ -156,7 +156,7 @@ static void set_stage(struct rp_calendar_making *making, const struct rp_stage_s
     now->align = sets & RP_SETS_ALIGN ? stage->align : now->align;
     now->packing = sets & RP_SETS_PACKING ? stage->packing : now->packing;
     now->window = sets & RP_SETS_WINDOW ? stage->window : now->window;
-    now->fill = sets & RP_SETS_FILL ? stage->fill : now->fill;
+    now->row_gap = sets & RP_SETS_ROW_GAP ? stage->row_gap : now->row_gap;
     now->spread = sets & RP_SETS_SPREAD ? stage->spread : now->spread;
     if (sets & RP_SETS_MAX_DOCS)
         now->max_docs_per_row = stage->max_docs_per_row;

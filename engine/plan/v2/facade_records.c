@@ -89,7 +89,7 @@ struct filling {
     uint32_t limits_count;
 };
 
-static void fill(void *context, const struct line *line)
+static void set_value(void *context, const struct line *line)
 {
     struct filling *filling = context;
     struct rp_stage_spec *record = &filling->list[line->record];
@@ -180,7 +180,7 @@ static int list_records(const struct rp_plan_v2 *v2, uint64_t row, struct rp_v2_
     int code = allocate(&filling, &sizes, spare, error);
     if (code < 0)
         return code;
-    visit(&contract, fill, &filling);
+    visit(&contract, set_value, &filling);
     records->list = filling.list;
     for (uint32_t i = 0; i < sizes.records; i++)
         if (is_wanted(&filling.list[i], row))

@@ -29,7 +29,7 @@ int rp_v2_state_info(const void *token, size_t bytes, struct rp_state_info *info
                    .window_blocks = found.window_blocks,
                    .packing = found.packing,
                    .window = found.window,
-                   .fill = found.fill,
+                   .row_gap = found.row_gap,
                    .long_doc = found.long_doc,
                    .max_docs_per_row = found.max_docs_per_row,
                    .lanes = 1,

@@ -115,7 +115,7 @@ int rp_plan_by_lookahead(struct rp_stores *stores, struct rp_error *error)
         if (failed < 0)
             return failed;
     }
-    if (stores->fill == RP_FILL_SPLIT && rp_draft_is_open(stores))
+    if (stores->row_gap == RP_ROW_GAP_SPLIT && rp_draft_is_open(stores))
         return split_oldest(stores, error);
     return 0;
 }

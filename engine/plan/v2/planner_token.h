@@ -52,7 +52,7 @@ struct rp_planner_token_info {
     uint32_t seq_len, align, window, spread, max_docs_per_row, group, bos_id, eos_id;
     enum rp_shuffle shuffle;
     enum rp_packing packing;
-    enum rp_fill fill;
+    enum rp_row_gap row_gap;
     enum rp_long_doc long_doc;
     uint32_t block_documents, window_blocks;
     struct rp_deal deal;

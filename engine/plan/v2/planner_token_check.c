@@ -40,12 +40,13 @@ static int check_rows(const struct rp_token2_header *header, struct rp_error *er
                                 " in rows of %" PRIu32 " tokens",
                                 group, header->max_docs_per_row, seq_len);
     bool is_concat = header->packing == RP_PACKING_CONCAT;
-    if (header->packing > RP_PACKING_BEST_FIT || header->fill > (is_concat ? 0 : RP_FILL_SPLIT) ||
+    if (header->packing > RP_PACKING_BEST_FIT ||
+        header->row_gap > (is_concat ? 0 : RP_ROW_GAP_SPLIT) ||
         (header->window == 0) != is_concat || header->window > 4096 ||
         (header->spread == 0) != is_concat || header->spread > RP_SPREAD_MAX)
-        return RP_TOKEN_DAMAGED(error,
-                                ": packing %u with window %" PRIu32 ", fill %u and spread %" PRIu32,
-                                header->packing, header->window, header->fill, header->spread);
+        return RP_TOKEN_DAMAGED(
+            error, ": packing %u with window %" PRIu32 ", row_gap %u and spread %" PRIu32,
+            header->packing, header->window, header->row_gap, header->spread);
     return 0;
 }
 

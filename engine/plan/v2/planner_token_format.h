@@ -28,7 +28,7 @@ struct rp_token2_header {
     uint32_t longest, bos_id, eos_id, stages_begun;
     uint32_t source_count, fifo_count, pool_count, open_count, history_bytes;
     struct rp_token2_deal deal;
-    uint8_t shuffle, packing, fill, long_doc, stopped, label_across_cuts, zero[2];
+    uint8_t shuffle, packing, row_gap, long_doc, stopped, label_across_cuts, zero[2];
 };
 RP_STATIC_ASSERT(sizeof(struct rp_token2_header) == 320, "STREAM2.md section 12.2");
 

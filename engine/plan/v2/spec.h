@@ -13,7 +13,7 @@
 #include "base/cost.h"
 #include "base/fail.h"
 #include "base/hash.h"
-#include "plan/plan.h" /* enums of shuffle, packing, fill and long_doc; RP_LENGTH_BAD */
+#include "plan/plan.h" /* enums of shuffle, packing, row_gap and long_doc; RP_LENGTH_BAD */
 
 #define RP_NO_TOKEN_ID UINT32_MAX /* bos_id, eos_id: none */
 #define RP_GROUP_MAX 64u
@@ -117,7 +117,7 @@ enum {
     RP_SETS_ALIGN = 1 << 2,
     RP_SETS_PACKING = 1 << 3,
     RP_SETS_WINDOW = 1 << 4,
-    RP_SETS_FILL = 1 << 5,
+    RP_SETS_ROW_GAP = 1 << 5,
     RP_SETS_SPREAD = 1 << 6,
     RP_SETS_MAX_DOCS = 1 << 7,
     RP_SETS_DEAL = 1 << 8,
@@ -151,7 +151,7 @@ struct rp_stage_spec {
     uint64_t ramp;
     uint32_t seq_len, align, window, spread, max_docs_per_row;
     enum rp_packing packing;
-    enum rp_fill fill;
+    enum rp_row_gap row_gap;
     struct rp_deal deal;
     const struct rp_limits_change *limits;
     const struct rp_without *without;

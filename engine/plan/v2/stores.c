@@ -168,7 +168,7 @@ void rp_stores_change(struct rp_stores *stores)
     stores->spread = stage->spread;
     stores->pieces_max = stage->max_docs_per_row / stores->feed.group;
     stores->packing = stage->packing;
-    stores->fill = stage->fill;
+    stores->row_gap = stage->row_gap;
 }
 
 void rp_stores_clear(struct rp_stores *stores)

@@ -43,7 +43,7 @@ struct rp_stores {
     /* In force (section 1.3). */
     uint32_t seq_len, window_max, spread, pieces_max; /* L, W, P, D' */
     enum rp_packing packing;
-    enum rp_fill fill;
+    enum rp_row_gap row_gap;
 
     uint32_t capacity;          /* pieces, all stores together */
     struct rp_item_piece *fifo; /* by slot of `window`, or from `head` on */

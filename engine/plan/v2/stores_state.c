@@ -239,8 +239,8 @@ static int fill_open_row(struct rp_stores *stores, const struct rp_open_row_stat
 }
 
 /* Fill the empty stores as the snapshot has them, without pieces that were taken out. */
-static int fill(struct rp_stores *stores, const struct rp_snapshot *snapshot, bool takes_out,
-                struct rp_error *error)
+static int restore(struct rp_stores *stores, const struct rp_snapshot *snapshot, bool takes_out,
+                   struct rp_error *error)
 {
     int failed = fill_fifo(stores, snapshot, takes_out, error);
     if (failed == 0)
@@ -270,7 +270,7 @@ int rp_stores_restore(struct rp_stores *stores, const struct rp_snapshot *snapsh
     if (failed < 0)
         return failed;
     rp_stores_clear(stores);
-    failed = fill(stores, snapshot, false, error);
+    failed = restore(stores, snapshot, false, error);
     stores->feed.counts = snapshot->counts;
     stores->feed.is_stopped = snapshot->stopped;
     stores->feed.choosing.longest = snapshot->longest;
@@ -347,5 +347,5 @@ int rp_stores_boundary(struct rp_stores *stores, const struct rp_snapshot *befor
     if (!is_any_out(stores, before))
         return 0;
     rp_stores_clear(stores);
-    return fill(stores, before, true, error);
+    return restore(stores, before, true, error);
 }

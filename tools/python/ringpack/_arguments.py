@@ -5,6 +5,7 @@ import contextlib
 import operator
 import os
 import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional, Union
 
@@ -138,6 +139,17 @@ def check_needs_no_engine(start_engine: Optional[bool], options: Mapping[str, An
             f"{name}: no parameter of Loader (keys of the config need `config` or "
             f"`corpus`){suggestion(name, PARAMETERS)}"
         )
+
+
+def newer_name(older: str, name: str, value: Any, options: Mapping[str, Any]) -> Any:
+    """The value of a parameter, which may also be given by its older name. TypeError if by both."""
+    if older not in options:
+        return value
+    if value is not None:
+        raise TypeError(f"{name} and {older}, its older name, are both given")
+    text = f"`{older}` is now `{name}`; the next version does not read the older name"
+    warnings.warn(text, FutureWarning, stacklevel=3)
+    return options[older]
 
 
 def monitor_of(word: Optional[str]) -> int:

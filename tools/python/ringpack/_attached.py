@@ -88,7 +88,6 @@ class Attached(Placed):
     _user: Optional[int] = None  # the thread that is in a step of the loader
     _kind: str
     _pin_memory: Optional[bool]
-    _start_timeout: float
     _note_first: Callable[[Client], None]  # _passes.py
     _move: Callable[[Left], None]  # _position.py
     _names: Optional[tuple[str, ...]] = None  # names of streams: _streams.py
@@ -249,7 +248,7 @@ class Attached(Placed):
         token, ranks = self._token, self._ranks
         if self._engine is None or token is None or self._begun == token:
             return False
-        if ranks.world * ranks.replicas > 1 or next_row_of(token) == 0:
+        if ranks.world * ranks.consumers_per_rank > 1 or next_row_of(token) == 0:
             return False
         first = re.findall(r"^record\[0000\]\.documents\[(\d+)\]=(\d+)$", client.contract(), re.M)
         began = {int(number): int(count) for number, count in first}
@@ -279,7 +278,7 @@ class Attached(Placed):
             self._engine, self._begun, self._revived = engine, None, False
             weakref.finalize(self, engine.stop)
         if not engine.runs():
-            engine.start(self._start_timeout)
+            engine.start(self._given.start_timeout)
         if self._engine is not engine:  # closed meanwhile
             engine.stop()
 
@@ -310,7 +309,7 @@ class Attached(Placed):
         self._restarts += 1
         logger().warning("%s", engine.failure("and is started again"))
         try:
-            engine.start(self._start_timeout)
+            engine.start(self._given.start_timeout)
         except CheckpointMismatchError:  # it could start only at that state; else see _next
             if self._begun is None:
                 raise
@@ -347,7 +346,7 @@ class Attached(Placed):
         self._moving = False
         engine, self._engine = self._engine, None
         if engine is not None:
-            if ended and (self._ranks.world > 1 or self._ranks.replicas > 1):
+            if ended and (self._ranks.world > 1 or self._ranks.consumers_per_rank > 1):
                 if len(self._names or ()) > 1:  # it stays at the end, for the evaluations
                     engine.cut_lifeline()
                 engine.await_end(_LAST_RANKS_S)
@@ -385,7 +384,7 @@ class Attached(Placed):
         if self._ranks.half is not None and ask_frameworks() is None:
             return self
         self._settle()
-        if self._ranks.world == 1 and self._ranks.replicas == 1:
+        if self._ranks.world == 1 and self._ranks.consumers_per_rank == 1:
             return self.attach()
         if self._command is not None:
             self._start_engine()
@@ -427,7 +426,8 @@ class Attached(Placed):
         engine = "not attached" if self._form is None else "engine already running"
         if self.engine_pid is not None:
             engine = f"engine started here, pid {self.engine_pid}"
-        which = f", replica {ranks.replica} of {ranks.replicas}" if ranks.replicas > 1 else ""
+        consumers = ranks.consumers_per_rank
+        which = f", replica {ranks.replica} of {consumers}" if consumers > 1 else ""
         said = f"rank {ranks.rank} of {ranks.world}{which} ({ranks.said_by})"
         run = self._connection["run"] or "named at the first use"
         return f"{said}, run {run}, {engine}"

@@ -12,7 +12,8 @@ from .errors import UsageError
 
 def place_among(dp_rank: int, dp_world_size: int, reads: bool = True) -> dict[str, Any]:
     """The arguments of a Loader that place this process among all: dp_rank, dp_world_size, and
-    where they are needed replica, replicas and ranks. All processes of the job call it together.
+    where they are needed replica, consumers_per_rank and ranks. All processes of the job call it
+    together.
 
     reads: False for a process without a Loader."""
     place: dict[str, Any] = {"dp_rank": dp_rank, "dp_world_size": dp_world_size}
@@ -34,7 +35,7 @@ def place_among(dp_rank: int, dp_world_size: int, reads: bool = True) -> dict[st
         )
     mine = [number for number, of in enumerate(known) if of == (dp_rank, node)]
     if len(mine) > 1:
-        place.update(replica=mine.index(dist.get_rank()), replicas=len(mine))
+        place.update(replica=mine.index(dist.get_rank()), consumers_per_rank=len(mine))
     if len(here) < dp_world_size:
         place["ranks"] = f"{here[0]}-{here[-1]}"
     return place

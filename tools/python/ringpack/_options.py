@@ -31,8 +31,8 @@ class StageOptions(TypedDict, total=False):
     """how documents become rows"""
     window: Number
     """documents to choose from (lookahead), or open rows (best_fit)"""
-    fill: Literal["pad", "split"]
-    """fill of the last gap of a row"""
+    row_gap: Literal["pad", "split"]
+    """last gap of a row"""
     spread: Number
     """documents longer than a row whose rows alternate"""
     align: Number
@@ -64,8 +64,6 @@ class StreamOptions(TypedDict, total=False):
     """how documents become rows"""
     window: Number
     """documents to choose from (lookahead), or open rows (best_fit)"""
-    fill: Literal["pad", "split"]
-    """fill of the last gap of a row: padding, or a document cut to fit"""
     long_doc: Literal["split", "truncate", "drop"]
     """treatment of documents longer than a row"""
     max_docs_per_row: Number
@@ -107,7 +105,7 @@ class CheckpointOptions(TypedDict, total=False):
     checkpoint_contents: bool
     """also save the prefetched rows, so that a resumed run starts without reading the corpus"""
     checkpoint_mirror_dir: FilePath
-    """second location: a directory where copies of checkpoints are written and verified"""
+    """mirror: a directory where copies of checkpoints are written and verified"""
 
 
 class AlertOptions(TypedDict, total=False):
@@ -134,6 +132,8 @@ class RunOptions(TypedDict, total=False):
     {num_epochs: 1}}"""
     stream: str
     """the one of the streams that is meant"""
+    row_gap: Literal["pad", "split"]
+    """last gap of a row: padding, or a document cut to fit"""
     stages: Union[str, Sequence[Union[StageOptions, Mapping[str, Any]]]]
     """weights, limits and packing from a row on (stream_version: 2)"""
     skip: Union[str, Mapping[str, Any]]

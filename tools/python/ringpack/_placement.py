@@ -39,7 +39,7 @@ class RankGiven(NamedTuple):
     dp_rank: Optional[int]
     dp_world_size: Optional[int]
     replica: Optional[int]
-    replicas: Optional[int]
+    consumers_per_rank: Optional[int]
     cp_size: Optional[int] = None
     cp_rank: Optional[int] = None
 
@@ -69,8 +69,8 @@ class Given(NamedTuple):
         return self.config is not None or self.corpus is not None or "streams" in self.options
 
     def find_ranks(self) -> Ranks:
-        rank, world, replica, replicas, *group = self.ranks
-        return find_ranks(rank, world, os.environ, replica, replicas, *group)
+        rank, world, replica, consumers_per_rank, *group = self.ranks
+        return find_ranks(rank, world, os.environ, replica, consumers_per_rank, *group)
 
 
 def name_stream(description: str) -> str:
@@ -117,7 +117,7 @@ class Placed:
             ranks.local == 0 if given.start_engine is None else given.start_engine
         )
         run, self._job, self._command = given.run, None, None
-        if run is None and starts and ranks.world == 1 and ranks.replicas == 1:
+        if run is None and starts and ranks.world == 1 and ranks.consumers_per_rank == 1:
             run = f"python-{os.getpid()}-{next(_serial)}"
         elif run is None:
             self._job = ranks.job or "default"
@@ -176,7 +176,7 @@ class Placed:
         if not self._settled or self._ranks.said_by != ALONE:
             return
         asked = ask_frameworks()
-        if asked is None or asked[1] in (1, self._ranks.replicas):
+        if asked is None or asked[1] in (1, self._ranks.consumers_per_rank):
             return
         place = self._client or self._left
         if self._open or (place is not None and place.counts()["batches"]):

@@ -207,7 +207,7 @@ class Positioned(Attached):
                 "a new stream can have them: `stream_version: 2`",
             )
         skips = add_skips(client.calendar(), self.next_row, rows, steps)
-        if self._engine is not None and self._ranks.world * self._ranks.replicas == 1:
+        if self._engine is not None and self._ranks.world * self._ranks.consumers_per_rank == 1:
             self._set_option("skip", skips)
             self.close()
         return skips
@@ -228,7 +228,7 @@ class Positioned(Attached):
         compared), else "sampled"."""
         gather = all_gather or torch_all_gather
         facts, ranks = self.attach()._client.facts(), self._ranks
-        said = {"replicas": ranks.replicas, "said_by": ranks.said_by}
+        said = {"consumers_per_rank": ranks.consumers_per_rank, "said_by": ranks.said_by}
         return check_agreement(list(gather({**facts, **said})))
 
     def contract(self) -> str:

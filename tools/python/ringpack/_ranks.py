@@ -27,14 +27,14 @@ class Ranks(NamedTuple):
     job: Optional[str]  # names the job, the same in all its processes
     unsaid: bool = False  # which ranks this node has: there are several, and the arguments differ
     replica: int = 0  # which of those that need this rank's batches
-    replicas: int = 1
+    consumers_per_rank: int = 1
     half: Optional[str] = None  # part of a launcher's variables, as words
     outside: bool = False  # steps of a Slurm job
     group: tuple[int, int] = (0, 1)  # number of the process in its context-parallel group, its size
 
     def place(self) -> dict[str, int]:
         """The place to attach to, and the geometry that the engine must agree to."""
-        names = "rank", "world", "replica", "replicas"
+        names = "rank", "world", "replica", "consumers_per_rank"
         return {name: getattr(self, name) for name in names}
 
     def keys(self, ranks_said: bool = False) -> dict[str, Any]:
@@ -50,7 +50,9 @@ class Ranks(NamedTuple):
         known: dict[str, Any] = {} if self.said_by == ALONE else {"dp_world_size": self.world}
         if self.node is not None and len(self.node) < self.world:
             known["ranks"] = f"{self.node.start}-{self.node.stop - 1}"
-        return known if self.replicas == 1 else {**known, "replicas": self.replicas}
+        if self.consumers_per_rank > 1:
+            known["consumers_per_rank"] = self.consumers_per_rank
+        return known
 
 
 class Launcher(NamedTuple):
@@ -221,7 +223,7 @@ def settle_ranks(found: Ranks, environment: Mapping[str, str]) -> Ranks:
     """`found`, or without launcher and argument the ranks of a framework that is initialised
     by now. Refuses contradictions, and a launcher that has set only half of its variables."""
     asked = None if found.said_by == ARGUMENTS else ask_frameworks()
-    if asked is not None and found.said_by == ALONE and asked[1] == found.replicas:
+    if asked is not None and found.said_by == ALONE and asked[1] == found.consumers_per_rank:
         asked = None  # all of them are replicas of one rank
     if asked is not None and found.said_by not in (ALONE, ARGUMENTS):
         number, size = found.group  # the launcher numbers processes
@@ -235,10 +237,10 @@ def settle_ranks(found: Ranks, environment: Mapping[str, str]) -> Ranks:
             )
         return found
     rank, world, said_by = asked
-    if found.replicas > 1:
+    if found.consumers_per_rank > 1:
         raise UsageError(
-            f"{said_by} has {world} processes, and replicas is {found.replicas}: which rank this "
-            "process belongs to is not known",
+            f"{said_by} has {world} processes, and consumers_per_rank is "
+            f"{found.consumers_per_rank}: which rank this process belongs to is not known",
             _GIVE_RANKS,
         )
     if found.said_by == ALONE:
@@ -287,13 +289,14 @@ def _check_number(facts: Sequence[Facts]) -> None:
         other = seats.setdefault(seat, number)
         said_by = {facts[n].get("said_by", ARGUMENTS) for n in (number, other)}
         if other != number and said_by != {ARGUMENTS}:
-            world, replicas = found["dp_world_size"], found.get("replicas", 1)
+            world, consumers = found["dp_world_size"], found.get("consumers_per_rank", 1)
             raise CheckpointMismatchError(
-                f"dp_world_size: {len(facts)} processes take part, dp_world_size x replicas is "
-                f"{world} x {replicas}, and processes {other} and {number} are both rank {seat[0]}"
-                f" ({', '.join(sorted(said_by))}): they would train the same rows",
-                "give each process its dp_rank and dp_world_size (and replica and replicas, where "
-                "several need the same batches)",
+                f"dp_world_size: {len(facts)} processes take part, dp_world_size x "
+                f"consumers_per_rank is {world} x {consumers}, and processes {other} and {number} "
+                f"are both rank {seat[0]} ({', '.join(sorted(said_by))}): they would train the "
+                "same rows",
+                "give each process its dp_rank and dp_world_size (and replica and "
+                "consumers_per_rank, where several need the same batches)",
             )
 
 
@@ -355,21 +358,22 @@ def _number(value: Union[int, str]) -> int:
 
 def _find_replica(
     replica: Optional[int],
-    replicas: Optional[int],
+    consumers_per_rank: Optional[int],
     launched: Optional[Ranks],
     dp_rank: Optional[int],
 ) -> tuple[int, int]:
     """Which processes need the same batches is the job's to say: no launcher knows it."""
-    replicas = 1 if replicas is None else _number(replicas)
-    if replicas > 1 and (replica is None or (launched and dp_rank is None)):
+    consumers_per_rank = 1 if consumers_per_rank is None else _number(consumers_per_rank)
+    if consumers_per_rank > 1 and (replica is None or (launched and dp_rank is None)):
         raise UsageError(
-            f"replicas={replicas}: the replica and the rank of this process are not known",
+            f"consumers_per_rank={consumers_per_rank}: the replica and the rank of this process "
+            "are not known",
             "give dp_rank, dp_world_size and replica",
         )
     replica = 0 if replica is None else _number(replica)
-    if not 0 <= replica < replicas:
-        raise UsageError(f"replica {replica} of {replicas}", "replicas count from 0")
-    return replica, replicas
+    if not 0 <= replica < consumers_per_rank:
+        raise UsageError(f"replica {replica} of {consumers_per_rank}", "replicas count from 0")
+    return replica, consumers_per_rank
 
 
 def _of_group(launched: Ranks, number: Optional[int], size: int) -> Ranks:
@@ -390,14 +394,14 @@ def _of_group(launched: Ranks, number: Optional[int], size: int) -> Ranks:
             if launched.unsaid
             else f"{ranks}, ranks {node} of them on this node: groups of cp_size={size} ranks span "
             "nodes",
-            "give dp_rank, dp_world_size, cp_rank, ranks, and replica and replicas: which process "
-            "of how many of this node and dp_rank",
+            "give dp_rank, dp_world_size, cp_rank, ranks, and replica and consumers_per_rank: "
+            "which process of how many of this node and dp_rank",
         )
     if node is not None:
         node = range(node.start // size, node.stop // size)
     return launched._replace(
-        rank=rank // size, world=world // size, node=node, replica=expected, replicas=size,
-        group=(expected, size),
+        rank=rank // size, world=world // size, node=node, replica=expected,
+        consumers_per_rank=size, group=(expected, size),
     )  # fmt: skip
 
 
@@ -426,19 +430,22 @@ def find_ranks(
     dp_world_size: Optional[int],
     environment: Mapping[str, str],
     replica: Optional[int] = None,
-    replicas: Optional[int] = None,
+    consumers_per_rank: Optional[int] = None,
     cp_size: Optional[int] = None,
     cp_rank: Optional[int] = None,
 ) -> Ranks:
     """Arguments win, then the launchers; otherwise this is the only process (but settle_ranks)."""
     launched = _launched(environment)
-    can_derive = launched is not None and (dp_rank, dp_world_size, replicas) == (None, None, None)
+    given = dp_rank, dp_world_size, consumers_per_rank
+    can_derive = launched is not None and given == (None, None, None)
     number, size = _find_group(cp_size, cp_rank, can_derive)
     if size > 1 and launched is not None and can_derive:
         return _of_group(launched, number, size)
-    if size > 1 and replicas is None:
-        replica, replicas = number, size
-    found = _find_by_arguments(dp_rank, dp_world_size, environment, replica, replicas, launched)
+    if size > 1 and consumers_per_rank is None:
+        replica, consumers_per_rank = number, size
+    found = _find_by_arguments(
+        dp_rank, dp_world_size, environment, replica, consumers_per_rank, launched
+    )
     return found._replace(group=(number or 0, size))
 
 
@@ -447,10 +454,10 @@ def _find_by_arguments(
     dp_world_size: Optional[int],
     environment: Mapping[str, str],
     replica: Optional[int],
-    replicas: Optional[int],
+    consumers_per_rank: Optional[int],
     launched: Optional[Ranks],
 ) -> Ranks:
-    replica, replicas = _find_replica(replica, replicas, launched, dp_rank)
+    replica, consumers_per_rank = _find_replica(replica, consumers_per_rank, launched, dp_rank)
     if dp_rank is None and dp_world_size is None:
         found = launched or _alone(environment)
     elif dp_rank is None or dp_world_size is None:
@@ -470,7 +477,7 @@ def _find_by_arguments(
         found = Ranks(dp_rank, dp_world_size, local, node, ARGUMENTS, job, unsaid)
     if not launched and replica:
         found = found._replace(local=replica)  # one of them starts the engine
-    found = found._replace(replica=replica, replicas=replicas)
+    found = found._replace(replica=replica, consumers_per_rank=consumers_per_rank)
     if not 0 <= found.rank < found.world:
         raise UsageError(
             f"rank {found.rank} of {found.world} ({found.said_by}): not 0 to {found.world - 1}",

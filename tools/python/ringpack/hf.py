@@ -277,14 +277,14 @@ def _check_loader(trainer: Any, loader: Any) -> None:
         raise UsageError(
             f"the loader gives slices of rows (cp_size={loader._wishes.split.size}), and Trainer "
             "splits whole rows itself",
-            "replicas and replica in place of cp_size and cp_rank; slices are for loops of your "
-            "own (context-parallel.md)",
+            "consumers_per_rank and replica in place of cp_size and cp_rank; slices are for loops "
+            "of your own (context-parallel.md)",
         )
 
 
 def _check_arguments(args: Any, loader: Loader) -> None:
     """Refuse settings that train other rows than the loader's, or parts of batches."""
-    processes = loader._ranks.world * loader._ranks.replicas
+    processes = loader._ranks.world * loader._ranks.consumers_per_rank
     if args.n_gpu > 1:
         raise UsageError(
             f"Trainer would split each batch among {args.n_gpu} GPUs of this process, and the ends "
@@ -295,7 +295,7 @@ def _check_arguments(args: Any, loader: Loader) -> None:
         raise UsageError(
             f"Trainer has {args.world_size} processes, and the loader is {loader!r}",
             "start both by torchrun, or give the loader dp_rank and dp_world_size (and replica, "
-            "replicas for processes that share their rows)",
+            "consumers_per_rank for processes that share their rows)",
         )
     own, theirs = loader._device, args.device
     if own is not None and (own.type, own.index or 0) != (theirs.type, theirs.index or 0):

@@ -6,7 +6,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, Optional
 
 from ._arguments import PARAMETERS, Corpus, FilePath, check_device, check_form
-from ._arguments import check_needs_no_engine, monitor_of, whole, working_folder
+from ._arguments import check_needs_no_engine, monitor_of, newer_name, whole, working_folder
 from ._attached import SILENCE_S, one_thread
 from ._client import END, Client
 from ._engine import place_given
@@ -63,16 +63,16 @@ class Loader(Streamed):
     batch_size: rows per batch of this rank. CheckpointMismatchError if the engine has another one.
     dp_rank, dp_world_size: rank, and number of ranks; both or neither (UsageError). Default: from
         the launcher, torch.distributed or jax.distributed, else 0 of 1.
-    replicas: number of processes of this node that need every batch of this rank, as tensor-,
-        pipeline- and context-parallel neighbours do (1).
-    replica: number of this process among these, from 0 on (0). UsageError if replicas > 1 and it is
-        missing, or dp_rank under a launcher.
+    consumers_per_rank: number of processes of this node that need every batch of this rank, as
+        tensor-, pipeline- and context-parallel neighbours do (1).
+    replica: number of this process among these, from 0 on (0). UsageError if consumers_per_rank > 1
+        and it is missing, or dp_rank under a launcher.
     cp_size: number of processes of a context-parallel group, each of which gets its slices of every
         row (1): sections by token have seq_len / cp_size places; shift_labels is added to aligned
         labels. UsageError if seq_len is no multiple of 2 * cp_size. They are replicas: see there.
     cp_rank: number of this process in the group (0). Default: under a launcher, the groups are
-        neighbouring ranks, and dp_rank, dp_world_size, replica and replicas follow; else UsageError
-        if it is missing.
+        neighbouring ranks, and dp_rank, dp_world_size, replica and consumers_per_rank follow; else
+        UsageError if it is missing.
     cp_split: "row" or "document": the part that is split into 2 * cp_size chunks, of
         which each process has an early and a late one. "document" needs align, a multiple of
         2 * cp_size, which an engine that is described by corpus gets by default. Default: "row",
@@ -161,7 +161,7 @@ class Loader(Streamed):
         dp_rank: Optional[int] = None,
         dp_world_size: Optional[int] = None,
         replica: Optional[int] = None,
-        replicas: Optional[int] = None,
+        consumers_per_rank: Optional[int] = None,
         cp_size: Optional[int] = None,
         cp_rank: Optional[int] = None,
         cp_split: Optional[str] = None,
@@ -191,6 +191,7 @@ class Loader(Streamed):
         self._arguments = {name: value for name, value in locals().items() if name != "self"}
         check_form(return_type, bool(pin_memory), keep)
         self._device = check_device(device, return_type, copy, static)
+        consumers = newer_name("replicas", "consumers_per_rank", consumers_per_rank, options)
         keys = self._keys_of(options, config, corpus, profile, return_type, start_engine)
         self._given = Given(
             config,
@@ -198,7 +199,7 @@ class Loader(Streamed):
             *place_given(run, run_dir, config, corpus, program),
             seq_len,
             batch_size,
-            RankGiven(dp_rank, dp_world_size, replica, replicas, cp_size, cp_rank),
+            RankGiven(dp_rank, dp_world_size, replica, consumers, cp_size, cp_rank),
             start_engine,
             start_timeout,
             connect_timeout,
@@ -213,11 +214,10 @@ class Loader(Streamed):
         )
         self._take_place(self._wish(profile, keys, cp_split, ignore_index, label_dtype, mtp))
         self._profile, self._kind, self._flat, self._keep = profile, return_type, bool(flat), keep
-        self._pin_memory, self._copies = pin_memory, copy is True
-        self._is_static, self._is_own = static, copy is not False
+        self._copies, self._is_own, self._is_static = copy is True, copy is not False, static
         self._restart = restart_of(restart, return_type, keys.get("num_epochs"))
         self._set_look_ahead(look_ahead)
-        self._folder, self._program, self._start_timeout = working_folder(), program, start_timeout
+        self._folder, self._program, self._pin_memory = working_folder(), program, pin_memory
         self._begin_position()
 
     def _keys_of(
@@ -231,6 +231,7 @@ class Loader(Streamed):
     ) -> dict[str, Any]:
         """The keys of an engine that is described here."""
         keys = dict[str, Any](options)
+        keys.pop("replicas", None)  # consumers_per_rank has its value
         describes = config is not None or corpus is not None or "streams" in keys
         if profile is not None and (describes or profile not in PROFILES):
             keys |= engine_keys(profile, keys.get("sections"))

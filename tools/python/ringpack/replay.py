@@ -228,7 +228,7 @@ class Replay:
             "run-dir": self._place.name,
             "state": token,
             "ranks": f"0-{said['dp_world_size'] - 1}",
-            "replicas": 1,
+            "consumers-per-rank": 1,
             "checkpoint-dir": "none",
         }
         arguments = [*self._arguments, "--private"]

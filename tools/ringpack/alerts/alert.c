@@ -105,8 +105,8 @@ static void note_command(struct rp_alert *alert, uint64_t now_ns)
     alert->commands++;
 }
 
-enum rp_alert_step rp_alert_look(struct rp_alert *alert, enum rp_alert_kind kind,
-                                 enum rp_alert_sign sign, uint64_t now_ns)
+enum rp_alert_step rp_alert_evaluate(struct rp_alert *alert, enum rp_alert_kind kind,
+                                     enum rp_alert_sign sign, uint64_t now_ns)
 {
     RP_ASSERT(kind < RP_ALERT_KINDS && now_ns >= alert->raised_ns && now_ns > 0);
     note_sign(alert, sign, now_ns);

@@ -92,8 +92,8 @@ const char *rp_alert_name(enum rp_alert_kind kind);
 enum rp_alert_sign rp_alert_sign(enum rp_alert_kind kind, const struct rp_alert_limits *limits,
                                  const struct rp_alert_view *view);
 /** The state after a check at `now_ns`, which is not 0 and never goes back, and the action. */
-enum rp_alert_step rp_alert_look(struct rp_alert *alert, enum rp_alert_kind kind,
-                                 enum rp_alert_sign sign, uint64_t now_ns);
+enum rp_alert_step rp_alert_evaluate(struct rp_alert *alert, enum rp_alert_kind kind,
+                                     enum rp_alert_sign sign, uint64_t now_ns);
 /** Until the next check: a tenth of a second while a value is about to become an alert, else a
  * second, or half of starved_ns if that is less. So a wait is seen before it reaches the limit. */
 uint64_t rp_alert_pause_ns(const struct rp_alert_limits *limits, const struct rp_alert_view *view,

@@ -16,7 +16,7 @@
 #include "base/spawn.h"
 #include "base/side_thread.h"
 
-#define LOOK_NS UINT64_C(20000000)      /* between two checks of commands that run */
+#define POLL_NS UINT64_C(20000000)      /* between two checks of commands that run */
 #define IDLE_NS UINT64_C(3600000000000) /* until it is woken */
 #define LAST_NS UINT64_C(500000000)     /* until a command that is left over has been killed */
 #define WORDS_MAX 64u
@@ -177,7 +177,7 @@ static char **take_wanted(struct rp_alert_command *command, struct slot *slot)
 }
 
 /* Follow running commands and start wanted ones. Returns whether any runs. */
-static bool look_after(struct rp_alert_command *command, bool is_over)
+static bool poll_command(struct rp_alert_command *command, bool is_over)
 {
     bool runs = false;
     for (size_t i = 0; i < RP_ALERT_KINDS; i++) {
@@ -206,10 +206,10 @@ static void command_main(struct rp_side_thread *side)
     prctl(PR_SET_NAME, "alert");
     for (uint64_t end_ns = 0;;) {
         bool is_over = end_ns && rp_now_ns() >= end_ns;
-        bool runs = look_after(command, is_over);
+        bool runs = poll_command(command, is_over);
         pthread_mutex_lock(&side->mutex);
         if (!is_wanted(command) && !side->stop)
-            (void)rp_side_thread_sleep_locked(side, runs ? LOOK_NS : IDLE_NS);
+            (void)rp_side_thread_sleep_locked(side, runs ? POLL_NS : IDLE_NS);
         bool is_idle = !is_wanted(command), stop = side->stop;
         pthread_mutex_unlock(&side->mutex);
         if (!stop)
@@ -217,7 +217,7 @@ static void command_main(struct rp_side_thread *side)
         end_ns = end_ns ? end_ns : rp_now_ns() + command->patience.end_ns;
         if (is_idle && (!runs || rp_now_ns() >= end_ns + LAST_NS))
             return;
-        rp_sleep_ns(LOOK_NS);
+        rp_sleep_ns(POLL_NS);
     }
 }
 

@@ -17,7 +17,7 @@ struct rp_disk_watch {
     struct rp_side_thread side; /* the first member: watch_main() casts back from it */
     char *path;
     uint64_t period_ns;
-    rp_look_at_disk *look;
+    rp_disk_poll *poll;
     struct rp_disk_answer answer; /* guarded by the mutex of `side` */
 };
 
@@ -38,7 +38,7 @@ static void watch_main(struct rp_side_thread *side)
     prctl(PR_SET_NAME, "disk-watch");
     do {
         struct rp_disk_room room = {0};
-        if (watch->look(watch->path, &room) < 0)
+        if (watch->poll(watch->path, &room) < 0)
             continue;
         pthread_mutex_lock(&side->mutex);
         watch->answer = (struct rp_disk_answer){rp_now_ns(), room.bytes, room.lacks_inodes};
@@ -54,7 +54,7 @@ static void free_watch(struct rp_side_thread *side)
 }
 
 int rp_disk_watch_open(struct rp_disk_watch **out, const char *path, uint64_t period_ns,
-                       rp_look_at_disk *look, struct rp_error *error)
+                       rp_disk_poll *poll, struct rp_error *error)
 {
     struct rp_disk_watch *watch = rp_calloc(1, sizeof *watch);
     char *copy = strdup(path);
@@ -65,7 +65,7 @@ int rp_disk_watch_open(struct rp_disk_watch **out, const char *path, uint64_t pe
     }
     watch->path = copy;
     watch->period_ns = period_ns;
-    watch->look = look;
+    watch->poll = poll;
     watch->side.main = watch_main;
     watch->side.release = free_watch;
     int code = rp_side_thread_start(&watch->side);

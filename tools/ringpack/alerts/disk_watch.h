@@ -18,12 +18,12 @@ struct rp_disk_room {
 };
 
 /** The room in `path`. 0 or -errno. */
-typedef int rp_look_at_disk(const char *path, struct rp_disk_room *room);
-rp_look_at_disk rp_disk_room; /* by statvfs(3) */
+typedef int rp_disk_poll(const char *path, struct rp_disk_room *room);
+rp_disk_poll rp_disk_room; /* by statvfs(3) */
 
 /** Check `path` now, and again each `period_ns`. */
 RP_MUST_CHECK int rp_disk_watch_open(struct rp_disk_watch **out, const char *path,
-                                     uint64_t period_ns, rp_look_at_disk *look,
+                                     uint64_t period_ns, rp_disk_poll *poll,
                                      struct rp_error *error);
 /** Check now, and not at the end of the period. Returns at once. */
 void rp_disk_watch_hurry(struct rp_disk_watch *watch);

@@ -158,7 +158,7 @@ static bool hurry_disks(struct watcher *watcher)
 static const json_t *answer_of(struct watcher *watcher)
 {
     struct rp_watched *run = &watcher->watch.runs[0];
-    if (rp_watch_look(&watcher->watch, ANSWER_NS, NULL) < 0)
+    if (rp_watch_poll(&watcher->watch, ANSWER_NS, NULL) < 0)
         return NULL;
     uint64_t now = rp_now_ns(), passed_ns = now - watcher->checked_ns;
     bool is_silent = run->state == RP_WATCH_SILENT && watcher->command;
@@ -175,7 +175,7 @@ static void do_steps(struct watcher *watcher, const struct rp_alert_findings *fo
     uint64_t now = rp_now_ns();
     for (enum rp_alert_kind kind = 0; kind < RP_ALERT_KINDS; kind++) {
         enum rp_alert_sign sign = rp_alert_sign(kind, &watcher->task.limits, &found->view);
-        do_step(watcher, kind, rp_alert_look(&known->alerts[kind], kind, sign, now), found);
+        do_step(watcher, kind, rp_alert_evaluate(&known->alerts[kind], kind, sign, now), found);
     }
 }
 

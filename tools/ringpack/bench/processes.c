@@ -15,7 +15,7 @@
 #define SECOND_NS 1e9
 #define CONNECT_NS UINT64_C(60000000000)
 #define FIRST_BATCH_NS UINT64_C(60000000000)
-#define LOOK_NS 2000000u
+#define POLL_NS 2000000u
 
 /* ---- a trainer ------------------------------------------------------------------------------- */
 
@@ -74,7 +74,7 @@ static int start_engine(struct rp_bench_processes *processes, struct rp_error *e
     struct rp_words words = {.count = 0};
     rp_cmd_config_words(bench->arguments, &words);
     rp_words_add(&words, "--num-epochs=endless");
-    rp_words_add(&words, "--replicas=1"); /* one trainer of each rank is run here */
+    rp_words_add(&words, "--consumers-per-rank=1"); /* one trainer of each rank is run here */
     if (processes->checkpoint_dir) {
         rp_words_add(&words, "--checkpoint-dir=%s", processes->checkpoint_dir);
         rp_words_add(&words, "--checkpoint-steps=0"); /* it saves on request only */
@@ -165,7 +165,7 @@ int rp_bench_wait_for_batches(struct rp_bench_processes *processes, struct rp_er
         if (rp_now_ns() > until_ns)
             return rp_fail(error, -RP_E_TIMEOUT, "run it again with -v",
                            "no batch came within %.0f s", (double)FIRST_BATCH_NS / SECOND_NS);
-        rp_sleep_ns(LOOK_NS);
+        rp_sleep_ns(POLL_NS);
     }
     return code;
 }

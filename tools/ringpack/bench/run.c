@@ -15,7 +15,7 @@
 #include "interrupt.h"
 
 #define SECOND_NS 1e9
-#define LOOK_NS 2000000u
+#define POLL_NS 2000000u
 
 /* Shares of the time that count as nearly all and as nearly none of it. */
 #define BUSY 0.85
@@ -63,7 +63,7 @@ static int hold_window(struct rp_bench_processes *processes, struct rp_bench_run
     int code = 0;
     while ((rp_now_ns() < until_ns || !has_moved_since(processes, &first)) &&
            (code = rp_bench_check(processes, error)) >= 0)
-        rp_sleep_ns(LOOK_NS);
+        rp_sleep_ns(POLL_NS);
     if (code < 0 && !rp_interrupted())
         return code;
     take_sample(processes, &last);

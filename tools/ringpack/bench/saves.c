@@ -22,7 +22,7 @@
 #define SAVES_MIN 3u
 #define SAVES_MAX 256u
 #define WAIT_NS UINT64_C(60000000000) /* for a save */
-#define LOOK_NS UINT64_C(5000000)
+#define POLL_NS UINT64_C(5000000)
 #define QUIET_NS_MIN UINT64_C(50000000)
 #define QUIET_NS_MAX UINT64_C(2000000000)
 #define PLAIN_NAME "plain"
@@ -76,7 +76,7 @@ static int wait_for_full_rings(struct saving *saving, uint64_t ns, bool *are,
     int code = 0;
     while (code == 0 && !*are && rp_now_ns() < until_ns) {
         json_t *stat;
-        rp_sleep_ns(LOOK_NS);
+        rp_sleep_ns(POLL_NS);
         code = rp_bench_check(&saving->processes, error);
         if (code == 0)
             code = rp_cmd_run_stat(saving->run_dir, RP_JOB_RUN, &stat, error);
@@ -100,7 +100,7 @@ static int wait_for_end(struct saving *saving, json_t **stat, struct rp_error *e
         if (code < 0 || json_is_false(json_object_get(*stat, "save_under_way")))
             return code;
         json_decref(*stat);
-        rp_sleep_ns(LOOK_NS);
+        rp_sleep_ns(POLL_NS);
     }
 }
 
@@ -199,7 +199,7 @@ static int be_quiet(struct saving *saving, struct window *window, uint64_t ns,
     int code = 0;
     window->begin_ns = rp_now_ns();
     while (rp_now_ns() < window->begin_ns + ns && code >= 0) {
-        rp_sleep_ns(LOOK_NS);
+        rp_sleep_ns(POLL_NS);
         code = rp_bench_check(&saving->processes, error);
     }
     window->end_ns = rp_now_ns();

@@ -90,8 +90,8 @@ static void write_config(FILE *out, const struct rp_config *config)
 }
 
 /* The words of the command line as sources, and the required keys. */
-static int fill(struct rp_config *config, const struct rp_keys_arguments *arguments,
-                struct rp_error *error)
+static int set_required(struct rp_config *config, const struct rp_keys_arguments *arguments,
+                        struct rp_error *error)
 {
     int code = 0;
     for (size_t i = 0; i < arguments->word_count && code >= 0; i++)
@@ -203,7 +203,7 @@ int rp_keys_init(const struct rp_keys_arguments *arguments, struct rp_config *co
         return rp_cmd_misuse("config", "init makes a config, so it takes no -c");
     if (arguments->word_count == 0 && config->source_count == 0)
         return rp_cmd_misuse("config", "init: expected the paths of a corpus");
-    int code = fill(config, arguments, &error);
+    int code = set_required(config, arguments, &error);
     if (code == 0)
         code = write_out_paths(config, arguments->output, &error);
     if (code == 0)

@@ -100,8 +100,9 @@ RP_MUST_CHECK int rp_inputs_add_file(struct rp_inputs *inputs, const char *path,
                                      struct rp_error *error);
 /** Add an object of a store; `url` may hold a secret. */
 RP_MUST_CHECK int rp_inputs_add_object(struct rp_inputs *inputs, const char *url,
-                                       const struct rp_looked *looked, const struct rp_form *form,
-                                       bool named, struct rp_error *error);
+                                       const struct rp_remote_stat *stats,
+                                       const struct rp_form *form, bool named,
+                                       struct rp_error *error);
 /** Drop the files of text and .json from `first` on if there are others: next to files of records
  * they are a README, a licence or a description, and no document of the corpus. */
 void rp_inputs_leave_out_text(struct rp_inputs *inputs, size_t first);

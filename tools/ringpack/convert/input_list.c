@@ -135,8 +135,9 @@ int rp_inputs_add_file(struct rp_inputs *inputs, const char *path, const struct 
     return code == 0 ? append(inputs, file, error) : code;
 }
 
-int rp_inputs_add_object(struct rp_inputs *inputs, const char *url, const struct rp_looked *looked,
-                         const struct rp_form *form, bool named, struct rp_error *error)
+int rp_inputs_add_object(struct rp_inputs *inputs, const char *url,
+                         const struct rp_remote_stat *stat, const struct rp_form *form, bool named,
+                         struct rp_error *error)
 {
     char *name = rp_url_name(url), *copy = strdup(url);
     int code = name && copy ? check_form(inputs, name, form, error)
@@ -148,8 +149,8 @@ int rp_inputs_add_object(struct rp_inputs *inputs, const char *url, const struct
     }
     const struct rp_input object = {.path = name,
                                     .url = copy,
-                                    .bytes = looked->bytes,
-                                    .mtime_ns = looked->identity,
+                                    .bytes = stat->bytes,
+                                    .mtime_ns = stat->identity,
                                     .form = inputs->as ? inputs->as : form,
                                     .named = named};
     return append(inputs, object, error);

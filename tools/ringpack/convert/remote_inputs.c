@@ -113,21 +113,21 @@ static const struct rp_form *form_of(const struct found *found, const char *url)
 static int add_found(struct rp_inputs *inputs, const struct found *found, bool named,
                      struct rp_error *error)
 {
-    struct rp_looked *looked = rp_calloc(found->urls.count, sizeof *looked);
+    struct rp_remote_stat *stats = rp_calloc(found->urls.count, sizeof *stats);
     size_t first = inputs->count;
-    int code = looked ? rp_fetch_looks((const char *const *)found->urls.paths, found->urls.count,
-                                       false, looked, error)
-                      : rp_fail(error, -ENOMEM, NULL, "no memory for a list of objects");
+    int code = stats ? rp_fetch_stats((const char *const *)found->urls.paths, found->urls.count,
+                                      false, stats, error)
+                     : rp_fail(error, -ENOMEM, NULL, "no memory for a list of objects");
     for (size_t i = 0; i < found->urls.count && code == 0; i++) {
         const char *url = found->urls.paths[i];
         const struct rp_form *form = form_of(found, url);
         if (!named && form->reading == RP_READ_REFUSED) /* as any other binary file */
             form = rp_form_named("text");
-        code = rp_inputs_add_object(inputs, url, &looked[i], form, named, error);
+        code = rp_inputs_add_object(inputs, url, &stats[i], form, named, error);
     }
     if (code == 0 && !named)
         rp_inputs_leave_out_text(inputs, first);
-    free(looked);
+    free(stats);
     return code;
 }
 

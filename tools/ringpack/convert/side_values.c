@@ -8,7 +8,7 @@
 #include "base/dtype.h"
 #include "convert/sides.h"
 
-static bool look_at(const json_t *value, bool *has_real)
+static bool check_value(const json_t *value, bool *has_real)
 {
     *has_real |= json_is_real(value);
     return json_is_number(value) || json_is_boolean(value);
@@ -22,12 +22,12 @@ bool rp_convert_value_measure(json_t *value, struct rp_entries *entries, bool *h
     entries->is_number = !json_is_array(value);
     entries->count = entries->is_number ? 1 : json_array_size(value);
     if (entries->is_number)
-        is_fine = look_at(value, has_real);
+        is_fine = check_value(value, has_real);
     for (size_t i = 0; i < json_array_size(value) && is_fine; i++) {
         json_t *item = json_array_get(value, i);
-        is_fine = is_nested ? json_array_size(item) == width : look_at(item, has_real);
+        is_fine = is_nested ? json_array_size(item) == width : check_value(item, has_real);
         for (size_t k = 0; is_nested && k < width && is_fine; k++)
-            is_fine = look_at(json_array_get(item, k), has_real);
+            is_fine = check_value(json_array_get(item, k), has_real);
     }
     uint64_t bytes = width * rp_dtype_bytes(entries->type.dtype);
     entries->type.count = (uint32_t)width;

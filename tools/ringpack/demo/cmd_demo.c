@@ -22,7 +22,7 @@
 #define SECONDS_MAX 3600u
 #define TOKENS_LEAST (UINT64_C(20) * 1000 * 1000)
 #define CHECKPOINT_STEPS 100u
-#define LOOK_NS 5000000u
+#define POLL_NS 5000000u
 
 struct demo {
     struct rp_cmd_line line;
@@ -113,7 +113,7 @@ static int poll_all(struct demo *demo, struct rp_demo_ranks *ranks, struct rp_er
     int code = rp_demo_poll_ranks(ranks, &demo->job, error);
     if (code >= 0 && !rp_child_runs(&demo->engine))
         code = rp_job_explain(&demo->job, &demo->engine, error);
-    rp_sleep_ns(LOOK_NS);
+    rp_sleep_ns(POLL_NS);
     return code;
 }
 

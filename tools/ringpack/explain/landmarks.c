@@ -17,7 +17,7 @@
 #define SPACING 4096u
 /* Most bytes of landmarks for each of them; an index of a corpus has 12 to 20. */
 #define BYTES_MOST 2u
-#define LOOK_ROWS 4u /* planned between two checks of how many documents were read */
+#define CHECK_ROWS 4u /* planned between two checks of how many documents were read */
 
 static char *directory_of(const struct rp_config *config)
 {
@@ -93,7 +93,7 @@ static void forget_from(struct rp_landmarks *landmarks, size_t number)
 }
 
 /* The next landmark is added after the last one, so the last one has to be a token. */
-static void look_at_last(struct rp_landmarks *landmarks)
+static void check_last(struct rp_landmarks *landmarks)
 {
     struct rp_state_info info;
     landmarks->planned = 0;
@@ -148,7 +148,7 @@ void rp_landmarks_open(struct rp_landmarks *landmarks, const struct rp_config *c
     read_index(landmarks, map.bytes, state_bytes_max);
     survey(landmarks, &map, state_bytes_max);
     rp_map_close(&map);
-    look_at_last(landmarks);
+    check_last(landmarks);
 }
 
 void rp_landmarks_close(struct rp_landmarks *landmarks)
@@ -171,7 +171,7 @@ size_t rp_landmarks_until(const struct rp_landmarks *landmarks, uint64_t row)
 bool rp_landmarks_want(const struct rp_landmarks *landmarks, const struct rp_plan *plan)
 {
     uint64_t row = rp_plan_row(plan), spacing = SPACING;
-    if (!landmarks->can_add || row % LOOK_ROWS != 0 || row <= rp_landmarks_last_row(landmarks))
+    if (!landmarks->can_add || row % CHECK_ROWS != 0 || row <= rp_landmarks_last_row(landmarks))
         return false;
     if (landmarks->count > 0)
         spacing = rp_max_u64(spacing, landmarks->list[landmarks->count - 1].bytes / BYTES_MOST);
@@ -223,5 +223,5 @@ void rp_landmarks_drop(struct rp_landmarks *landmarks, size_t number)
 {
     RP_ASSERT(number < landmarks->count);
     forget_from(landmarks, number);
-    look_at_last(landmarks);
+    check_last(landmarks);
 }

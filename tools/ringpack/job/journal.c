@@ -250,7 +250,7 @@ static int check_front(const struct rp_journal_reader *reader, size_t *missing,
 }
 
 /* Read more of the file. Returns the number of bytes. */
-static int fill(struct rp_journal_reader *reader, size_t wanted, struct rp_error *error)
+static int read_more(struct rp_journal_reader *reader, size_t wanted, struct rp_error *error)
 {
     if (reader->fd < 0)
         reader->fd = open(reader->path, O_RDONLY | O_CLOEXEC);
@@ -280,7 +280,7 @@ int rp_journal_next(struct rp_journal_reader *reader, const struct rp_journal_re
     size_t missing;
     int code;
     while ((code = check_front(reader, &missing, error)) == 0) {
-        int got = fill(reader, missing, error);
+        int got = read_more(reader, missing, error);
         if (got <= 0)
             return got;
     }

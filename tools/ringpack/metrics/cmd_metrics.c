@@ -36,7 +36,7 @@ static int check(void *argument)
 
 static int print_once(struct rp_watch *watch, struct rp_error *error)
 {
-    int code = rp_watch_look(watch, RP_SERVE_PATIENCE_NS, error);
+    int code = rp_watch_poll(watch, RP_SERVE_PATIENCE_NS, error);
     if (code == 0)
         rp_metrics_text(stdout, watch, RP_METRICS_PROMETHEUS);
     return code;
@@ -48,7 +48,7 @@ static int serve(struct rp_watch *watch, const char *where, struct rp_error *err
     char text[80];
     int code = rp_serve_parse(&place, where, error);
     if (code == 0)
-        code = rp_watch_look(watch, RP_SERVE_PATIENCE_NS, error);
+        code = rp_watch_poll(watch, RP_SERVE_PATIENCE_NS, error);
     int fd = code == 0 ? rp_serve_listen(&place, error) : code;
     if (fd < 0)
         return fd;

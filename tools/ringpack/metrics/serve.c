@@ -32,36 +32,36 @@ struct server {
     const struct rp_microhttpd *httpd;
     struct rp_watch *watch;
     bool is_loopback;
-    uint64_t looked_ns; /* 0: never */
+    uint64_t polled_ns; /* 0: never */
     char trouble[256];  /* why the last poll failed; "" = it did not */
     struct reader readers[RP_SERVE_READERS_MAX];
 };
 
 /* ---- the answers ----------------------------------------------------------------------------- */
 
-static void look(struct server *server)
+static void poll_runs(struct server *server)
 {
     struct rp_error error = {0};
     uint64_t now = rp_now_ns();
-    bool is_fresh = server->looked_ns && now - server->looked_ns < RP_SERVE_FRESH_NS;
+    bool is_fresh = server->polled_ns && now - server->polled_ns < RP_SERVE_FRESH_NS;
     if (is_fresh)
         return;
-    int code = rp_watch_look(server->watch, RP_SERVE_PATIENCE_NS, &error);
+    int code = rp_watch_poll(server->watch, RP_SERVE_PATIENCE_NS, &error);
     snprintf(server->trouble, sizeof server->trouble, "%s",
              code < 0 ? error.message[0] ? error.message : rp_strerror(code) : "");
-    server->looked_ns = rp_now_ns();
+    server->polled_ns = rp_now_ns();
 }
 
 static unsigned say_metrics(struct server *server, FILE *out)
 {
-    look(server);
+    poll_runs(server);
     rp_metrics_text(out, server->watch, RP_METRICS_OPEN);
     return MHD_HTTP_OK;
 }
 
 static unsigned say_health(struct server *server, FILE *out)
 {
-    look(server);
+    poll_runs(server);
     bool is_well = rp_metrics_health(out, server->watch) && !server->trouble[0];
     if (server->trouble[0])
         fprintf(out, "%s\n", server->trouble);
@@ -71,7 +71,7 @@ static unsigned say_health(struct server *server, FILE *out)
 
 static unsigned say_stat(struct server *server, FILE *out)
 {
-    look(server);
+    poll_runs(server);
     uint64_t now = rp_now_ns();
     json_t *engines = json_array();
     for (size_t i = 0; i < server->watch->count; i++)

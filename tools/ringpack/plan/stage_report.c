@@ -94,8 +94,8 @@ static void print_parameters(const struct rp_stage *now, const struct rp_stage *
     bool has_stores = now->packing != RP_PACKING_CONCAT;
     PRINT_IF(has_stores && (!before || now->window != before->window), "window %" PRIu32,
              now->window)
-    PRINT_IF(has_stores && (!before || now->fill != before->fill), "fill %s",
-             rp_plan_fill_name(now->fill))
+    PRINT_IF(has_stores && (!before || now->row_gap != before->row_gap), "row_gap %s",
+             rp_plan_row_gap_name(now->row_gap))
     PRINT_IF(has_stores && (!before || now->spread != before->spread), "spread %" PRIu32,
              now->spread)
     PRINT_IF(!before || now->max_docs_per_row != before->max_docs_per_row,
@@ -293,9 +293,9 @@ static json_t *stage_json(const struct rp_stage_tally *tally, const struct rp_st
         is_planned(rows), "rows", (json_int_t)rows->rows, "places", (json_int_t)rows->places,
         "rows_withheld", (json_int_t)rows->withheld_rows, "seq_len", (json_int_t)stage->seq_len,
         "packing", rp_packing_name(stage->packing), "window", (json_int_t)stage->window, "fill",
-        rp_plan_fill_name(stage->fill), "spread", (json_int_t)stage->spread, "max_docs_per_row",
-        (json_int_t)stage->max_docs_per_row, "ramp", (json_int_t)(declared ? declared->ramp : 0),
-        "mixture", mixture);
+        rp_plan_row_gap_name(stage->row_gap), "spread", (json_int_t)stage->spread,
+        "max_docs_per_row", (json_int_t)stage->max_docs_per_row, "ramp",
+        (json_int_t)(declared ? declared->ramp : 0), "mixture", mixture);
     json_object_set_new(value, "global_batch_size",
                         json_integer((json_int_t)sizes_at(tally, stage->from)->step_rows));
     json_object_set_new(value, "batch_size",

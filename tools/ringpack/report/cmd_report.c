@@ -32,7 +32,7 @@ static int take_word(struct rp_report *report, const char *word, const char *run
     static struct rp_watch watch;
     int code = rp_watch_open(&watch, run_dir, &word, 1, error);
     if (code == 0)
-        code = rp_watch_look(&watch, PATIENCE_NS, error);
+        code = rp_watch_poll(&watch, PATIENCE_NS, error);
     if (code == 0 && watch.runs[0].state != RP_WATCH_RUNNING)
         code = rp_fail(error, -RP_E_GONE, "give the directory of its checkpoints",
                        "`%s` is no path, and as a run it is %s: %s", word,

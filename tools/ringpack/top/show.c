@@ -6,13 +6,13 @@
 #include "interrupt.h"
 #include "top/view.h"
 
-#define LOOK_NS UINT64_C(1000000000)
+#define POLL_NS UINT64_C(1000000000)
 #define PATIENCE_NS UINT64_C(500000000)
 
-static void look(struct rp_view *view, struct rp_watch *watch)
+static void poll_runs(struct rp_view *view, struct rp_watch *watch)
 {
     struct rp_error error = {0};
-    int code = rp_watch_look(watch, PATIENCE_NS, &error);
+    int code = rp_watch_poll(watch, PATIENCE_NS, &error);
     snprintf(view->trouble, sizeof view->trouble, "%s",
              code < 0 ? error.message[0] ? error.message : rp_strerror(code) : "");
 }
@@ -22,8 +22,8 @@ static void show(struct rp_screen *screen, struct rp_watch *watch)
     struct rp_view view = {.is_detailed = true};
     enum rp_key key = RP_KEY_NONE;
     while (key != RP_KEY_QUIT && !rp_interrupted()) {
-        uint64_t next_ns = rp_now_ns() + LOOK_NS;
-        look(&view, watch);
+        uint64_t next_ns = rp_now_ns() + POLL_NS;
+        poll_runs(&view, watch);
         rp_view_draw(&view, screen, watch);
         for (uint64_t now;
              (now = rp_now_ns()) < next_ns && key != RP_KEY_QUIT && !rp_interrupted();) {

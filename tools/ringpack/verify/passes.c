@@ -15,7 +15,7 @@
 #include "verify/killed_run.h"
 #include "interrupt.h"
 
-#define LOOK_NS 200000u
+#define POLL_NS 200000u
 #define STALL_NS UINT64_C(90000000000)
 #define ENDING_NS UINT64_C(5000000000) /* more than a rank needs to end after its detach */
 #define ROWS_A_KILL_MIN 48u            /* least average number of rows between kills */
@@ -111,7 +111,7 @@ static int run_until(struct rp_campaign *c, uint64_t rows, bool *done, struct rp
         if (now - seen_ns > patience_ns)
             return rows ? rp_verify_fail_stalled(c, STALL_NS, error) : 0;
         show_progress(c);
-        rp_sleep_ns(LOOK_NS);
+        rp_sleep_ns(POLL_NS);
     }
 }
 
@@ -201,7 +201,7 @@ static int record_rows(struct rp_campaign *c, struct rp_error *error)
             code = rp_reference_add(&v->reference, record, v->rows, error);
         if (code < 0 || done)
             return code;
-        rp_sleep_ns(LOOK_NS);
+        rp_sleep_ns(POLL_NS);
     }
 }
 

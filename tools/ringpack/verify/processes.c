@@ -80,7 +80,7 @@ int rp_verify_start_rank(struct rp_campaign *c, uint32_t r, const struct rp_veri
 void rp_verify_add_typed(const struct rp_verify *v, struct rp_words *words)
 {
     rp_cmd_config_words(v->arguments, words);
-    rp_words_add(words, "--replicas=1"); /* one trainer of each rank is run here */
+    rp_words_add(words, "--consumers-per-rank=1"); /* one trainer of each rank is run here */
 }
 
 /* A deal that takes ranks and batches from the job gets the config's, because the lives

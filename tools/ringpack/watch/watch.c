@@ -255,7 +255,7 @@ static int find_runs(struct rp_watch *watch, struct rp_error *error)
     return code < 0 ? code : 0;
 }
 
-int rp_watch_look(struct rp_watch *watch, uint64_t patience_ns, struct rp_error *error)
+int rp_watch_poll(struct rp_watch *watch, uint64_t patience_ns, struct rp_error *error)
 {
     uint64_t deadline = rp_now_ns() + patience_ns;
     int code = watch->finds ? find_runs(watch, error) : 0;

@@ -67,7 +67,7 @@ RP_MUST_CHECK int rp_watch_open(struct rp_watch *watch, const char *run_dir,
 void rp_watch_close(struct rp_watch *watch);
 
 /** Find the runs and query their engines. An error says that the run directory cannot be used. */
-RP_MUST_CHECK int rp_watch_look(struct rp_watch *watch, uint64_t patience_ns,
+RP_MUST_CHECK int rp_watch_poll(struct rp_watch *watch, uint64_t patience_ns,
                                 struct rp_error *error);
 
 /** Whether its process lives, as far as is known. */
