@@ -14,7 +14,7 @@ tokens = array.array("H", ([100 + i % 300 for i in range(99)] + [7]) * 5000)
 open("raw.bin", "wb").write(tokens.tobytes())
 PYTHON
 
-refuses 'raw.bin|cannot tell|--dtype' "$ringpack" inspect raw.bin
+refuses 'raw.bin|unknown format|--dtype' "$ringpack" inspect raw.bin
 refuses 'raw.bin|no eos' "$ringpack" index --format raw --dtype u16 raw.bin
 "$ringpack" inspect "${as_raw[@]}" raw.bin >seen
 says seen 'raw, u16 tokens, eos 7'

@@ -82,7 +82,7 @@ def pickled_column(folder):
 
 CONVERT = "ringpack convert --no-append-eos -o PREFIX "
 FORMS = {  # its form, and the words of the next step
-    "text": (a_file("x.txt"), "cannot tell", "text: `ringpack convert --tokenizer"),
+    "text": (a_file("x.txt"), "unknown format", "text: `ringpack convert --tokenizer"),
     "a folder of text": (a_folder("x.txt"), "no token files", "`ringpack convert --tok", "*.npy"),
     "parquet": (a_file("x.parquet"), "Parquet", CONVERT),
     "parquet without a suffix": (a_parquet_file, "Parquet", "ringpack convert"),

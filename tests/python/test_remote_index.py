@@ -432,7 +432,7 @@ def test_refused_manifests_of_stores(program, folder, store):
     upload(program, folder, here, store.folder)
     refuse("expected only objects", "-o FILE", sources=here["sources"])
     path.write_text(json.dumps({**config, "index": "s3://b/m.rpi"}))
-    refused(program, "index", "-c", path, texts=["s3://b/m.rpi", "nothing is written", "-o FILE"])
+    refused(program, "index", "-c", path, texts=["s3://b/m.rpi", "not write to stores", "-o FILE"])
 
 
 def test_a_manifest_of_a_store_names_no_file_of_this_machine(program, folder, store, tmp_path):

@@ -240,7 +240,7 @@ static void test_refusals(void **state)
     put_file("r.bin", "abcdefgh", 8);
     assert_int_equal(open_one(&corpus, "r.bin", RP_FORMAT_AUTO, RP_TOKEN_U16, 5, &error),
                      -RP_E_FORMAT);
-    assert_says(&error, "cannot tell|--dtype u16"); /* raw is never guessed */
+    assert_says(&error, "unknown format|--dtype u16"); /* raw is never guessed */
     assert_int_equal(open_one(&corpus, "r.bin", RP_FORMAT_RAW, RP_TOKEN_NONE, 5, &error),
                      -RP_E_FORMAT);
     assert_says(&error, "no dtype");
