@@ -98,7 +98,7 @@ def evaluate_on_loaders(trainer: Any, evaluation_of: Callable[[Any], Evaluation]
             if sums.word == "pairs":
                 loss = sums.add(loss, len(inputs["input_ids"]) // 2)
             elif labels is not None:
-                loss = sums.add(loss, int((labels[..., 1:] != -100).sum()))  # the model shifts them
+                loss = sums.add(loss, int((labels[..., 1:] >= 0).sum()))  # the model shifts them
         return (loss, *others)
 
     def evaluation_loop(
