@@ -202,3 +202,21 @@ def test_a_stage_of_another_seq_len_in_the_training(make, corpora, folder):
             whole = rows_of(train.stream("eval"))
     assert rows == [(0, 48), (3, 48), (6, 64), (9, 64)]
     assert rests == [whole[6:]]
+
+
+def test_a_length_leaves_a_loaded_position(open_streams, held_out):
+    with open_streams() as train:
+        held = train.stream("eval")
+        whole = rows_of(held, held_out)
+        for number, _ in enumerate(held):
+            if number == 1:
+                inside = train.state_dict()
+                break
+    for read in len, list:
+        with open_streams() as resumed:
+            resumed.load_state_dict(inside)
+            held = resumed.stream("eval")
+            rest = len(read(held)) if read is list else read(held) - 2
+            assert rest == len(whole) // 3 - 2
+            assert rows_of(held) == (whole if read is list else whole[6:])
+            assert rows_of(held) == whole

@@ -173,11 +173,17 @@ class Passing(Positioned):
     def _move_back(self) -> None:
         place = self._client
         if place is not None and len(self._trail) > 1:
-            self.load_state_dict(self.state_dict())
+            self._attach_again()
+
+    def _attach_again(self) -> None:
+        """At the same position, which is behind batches that were taken ahead. Other streams
+        stay."""
+        super().load_state_dict(super().state_dict())
 
     def reset(self) -> None:
-        """Go to the first row of the stream: the next batch is the first one again."""
-        self.load_state_dict({"ringpack_state": self._first_token()})
+        """Go to the first row of the stream: the next batch is the first one again. Other streams
+        stay where they are."""
+        super().load_state_dict({"ringpack_state": self._first_token()})
 
     def _first_token(self) -> bytes:
         if self._first is None:

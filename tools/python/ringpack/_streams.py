@@ -282,7 +282,7 @@ class Streamed(Passing):
         was_idle = self._client is None
         length = super().__len__()
         if was_idle and self._parent is not None:
-            self._end_pass("its length was read")
+            self._detach()  # S2; a position that was loaded stays
         return length
 
     def _visit(self, token: Optional[bytes], patience: Optional[float] = None) -> Left:
