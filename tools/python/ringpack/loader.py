@@ -33,6 +33,9 @@ AGAIN = object()
 """Returned by a wait if a signal handler loaded another position meanwhile."""
 
 
+_OF_LENGTHS = {"streams", "stages"}  # keys that may give an engine rows of another seq_len
+
+
 class _Signature:
     """The signature of a class for help(): __init__'s, rather than __new__'s."""
 
@@ -59,7 +62,8 @@ class Loader(Streamed):
     run_dir: folder of the engine's socket. Default: from the config, else the engine's default.
     corpus: a path, a list of paths, or of dicts with the keys of a source of the config. UsageError
         for rows in memory (a Dataset, a DataFrame, ...).
-    seq_len: tokens per row. CheckpointMismatchError if the engine has another one.
+    seq_len: tokens per row, of the first stage. CheckpointMismatchError if the engine has another
+        one, unless `stages` or `streams` are given.
     batch_size: rows per batch of this rank. CheckpointMismatchError if the engine has another one.
     dp_rank, dp_world_size: rank, and number of ranks; both or neither (UsageError). Default: from
         the launcher, torch.distributed or jax.distributed, else 0 of 1.
@@ -208,7 +212,7 @@ class Loader(Streamed):
         )
         self._connection = dict(
             rows=(whole("batch_size", batch_size) or 0) * ("streams" not in keys),
-            seq_len=(whole("seq_len", seq_len) or 0) * ("streams" not in keys),
+            seq_len=(whole("seq_len", seq_len) or 0) * keys.keys().isdisjoint(_OF_LENGTHS),
             restart_timeout=restart_timeout,
             monitor=monitor_of(monitor),
         )
