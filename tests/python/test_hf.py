@@ -115,6 +115,14 @@ def test_the_steps_of_a_finite_stream(load, train_with):
         assert trainer.state.global_step == math.ceil(batches / 14) and loader.next() is None
 
 
+def test_the_steps_without_skipped_ones(load, train_with):
+    """Else the schedule of the learning rate does not reach its end."""
+    with load(num_epochs=1, skip={"steps": ["1-4"]}) as loader:
+        trainer = ringpack.hf.attach(train_with(max_steps=-1, num_train_epochs=1), loader)
+        trainer.train()
+        assert trainer.args.max_steps == trainer.state.global_step == len(loader)
+
+
 def test_a_step_without_a_label(load, train_with, tmp_path):
     """Documents of one token have none: the mean of none must not be NaN."""
     short = write(tmp_path / "short", [1] * 400)

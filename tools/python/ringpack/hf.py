@@ -19,13 +19,13 @@ from collections.abc import Iterator
 from typing import Any, Optional
 
 from ._arguments import FilePath
+from ._calendar import ends_of
 from ._documents import check_documents
 from ._evaluation import Evaluation, evaluate_on_loaders
 from ._log import logger
 from ._preferences import check_stream, names_for, takes_pairs
 from ._state import STATE_KEY
 from ._streams import main_of
-from ._token import epochs_of
 from .errors import UsageError
 from .loader import Loader
 
@@ -327,7 +327,7 @@ def _names_for(model: Any, names: list[str]) -> list[str]:
 
 def _steps_of(args: Any, loader: Loader) -> int:
     """Optimizer steps to the end of the stream."""
-    epochs, each = epochs_of(loader._client.state()), int(args.gradient_accumulation_steps)
+    epochs, each = ends_of(loader._client).epochs, int(args.gradient_accumulation_steps)
     if epochs == 0:
         raise UsageError("the stream is endless", "TrainingArguments(max_steps=...)")
     if args.num_train_epochs != epochs:
