@@ -408,7 +408,8 @@ class Loader(Streamed):
         if lease is END:
             if self._asked is not None:
                 return AGAIN
-            if not self._ended and not client.counts()["batches"]:
+            is_new = not self._ended and not client.counts()["batches"]
+            if is_new and not client.stage_ended():
                 row = client.next_row()
                 logger().warning("the stream ends at row %d: nothing to read (see num_epochs)", row)
             self._ended, self._stage_ended = True, client.stage_ended()
