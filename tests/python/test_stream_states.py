@@ -220,3 +220,28 @@ def test_a_length_leaves_a_loaded_position(open_streams, held_out):
             assert rest == len(whole) // 3 - 2
             assert rows_of(held) == (whole if read is list else whole[6:])
             assert rows_of(held) == whole
+
+
+def test_a_file_of_one_stream_loses_no_position(open_streams, tmp_path, program):
+    torch = pytest.importorskip("torch")
+    with open_streams() as train:
+        next(train)
+        between = train.state_dict()
+        next(iter(train.stream("eval")))
+        iterator = iter(train.stream("eval"))
+        next(iterator), next(iterator)
+        within = train.state_dict()
+    for form in "token", "json", "npz", "safetensors":
+        path = tmp_path / f"state.{form}"
+        with pytest.raises(ringpack.UsageError, match="of stream eval within a pass") as raised:
+            ringpack.export_state(within, path)
+        assert "ends with .pt" in raised.value.hint and not path.exists()
+        ringpack.export_state(between, path)
+        assert ringpack.describe(path)["next_row"] == 3
+    path = tmp_path / "state.pt"
+    ringpack.export_state(within, path)
+    assert (torch.load(path)["ringpack_state"].numpy() == within["ringpack_state"]).all()
+    with open_streams() as resumed:
+        resumed.load_state_dict(path)
+        assert next(resumed).first_row == 3
+        assert next(iter(resumed.stream("eval"))).first_row == 6
