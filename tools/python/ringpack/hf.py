@@ -134,6 +134,7 @@ class _Batches:
     def __init__(self, trainer: Any, loader: Loader, check: bool):
         self._trainer, self._loader, self._check = trainer, loader, check
         self._taken = 0
+        self._has_told = False  # that a stage has ended
 
     def position(self) -> dict[str, Any]:
         """The result of ExportableState.state(). Empty before the first batch: state_dict() would
@@ -200,6 +201,14 @@ class _Batches:
         for copies in self._copy(self._loader, iter(self._loader.next, None)):
             self._taken += 1
             yield copies
+        if self._loader.stage_ended and not self._has_told:
+            self._has_told = True
+            logger().warning(
+                "a stage of the loader ends at row %d, before max_steps: the next rows have "
+                "another seq_len. Begin this program again with resume_from_checkpoint; a new "
+                "loader of the same config goes on there",
+                self._loader.next_row,
+            )
 
     def evaluation(self, loader: Loader) -> Evaluation:
         _check_loader(self._trainer, loader)
