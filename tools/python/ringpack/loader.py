@@ -21,7 +21,7 @@ from ._streams import Streamed
 from ._views import import_torch
 from .batch import Batch, batch_of, new
 from .errors import EngineTimeoutError, ReleasedError
-from .profiles import PROFILES, engine_keys, split_of
+from .profiles import PROFILES, check_name, engine_keys, split_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -98,7 +98,8 @@ class Loader(Streamed):
     ignore_index: label of a position without one, in place of -100, negative. ValueError.
     label_dtype: "i32" or "i64": type of the labels. Default: as input_ids. ValueError.
     mtp: number of labels of each token (1): `labels_2` has the token after the next one of the
-        same fragment, and so on; -100 past its end. ValueError below 1.
+        same fragment, and so on; -100 past its end, or with label_across_cuts past the token after
+        a cut. ValueError below 1.
     device: "cuda", "cuda:N", a torch.device, or "cpu": ``batch[name]`` is a tensor there, which is
         yours; the next batch is copied meanwhile, on a stream of its own. Needs
         return_type="torch". UsageError, when it attaches, without that GPU.
@@ -237,6 +238,8 @@ class Loader(Streamed):
         keys = dict[str, Any](options)
         keys.pop("replicas", None)  # consumers_per_rank has its value
         describes = config is not None or corpus is not None or "streams" in keys
+        if describes:
+            check_name(profile)
         if profile is not None and (describes or profile not in PROFILES):
             keys |= engine_keys(profile, keys.get("sections"))
         self._is_default = describes and add_defaults(keys, return_type, config is not None)
