@@ -206,7 +206,7 @@ class _Batches:
             logger().warning(
                 "a stage of the loader ends at row %d, before max_steps: the next rows have "
                 "another seq_len. Begin this program again with resume_from_checkpoint; a new "
-                "loader of the same config goes on there",
+                "loader of the same config continues there",
                 self._loader.next_row,
             )
 

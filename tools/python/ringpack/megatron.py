@@ -125,4 +125,5 @@ def dataloaders(args: Any, *, valid: Optional[Corpus] = None, **arguments: Any) 
     held = None
     if valid is not None:
         held = Loader(**{**form, **_of_validation(arguments), "corpus": valid, "num_epochs": 1})
-    return Batches(train, has[0], has[1], repeats=False), None if held is None else Batches(held, *has), None
+    validation = None if held is None else Batches(held, *has)
+    return Batches(train, has[0], has[1], repeats=False), validation, None

@@ -126,7 +126,7 @@ static void begin_step(struct rp_step_tally *tally, uint64_t row)
     tally->batch_end = row + rows_of_rank(tally, part);
 }
 
-/* The step that begins at `row`. The engine skips a step by the same question (flow/dispatch.c). */
+/* The step that begins at `row`. As flow/dispatch.c skips a step. */
 static void count_run(struct rp_step_tally *tally, uint64_t row)
 {
     const struct rp_numbering_part *part = part_of(tally, row);

@@ -26,12 +26,12 @@ struct rp_step_document {
 struct rp_step_tally {
     const struct rp_config *config;
     const struct rp_corpus *corpus;
-    const struct rp_plan *plan;    /* asked for skipped steps */
+    const struct rp_plan *plan;    /* knows the skipped steps */
     struct rp_numbering numbering; /* from the first row on */
     uint64_t batch_end, step_end;  /* rows: of the unfinished micro-batch and step */
     struct rp_step_counts unlabelled;
     uint64_t padding_batches; /* the last step's with only rows after the end */
-    /* The run's steps, also without a token; those of skipped rows only; batches that a rank gets
+    /* The run's steps, also without a token; the skipped ones; batches that a rank gets
      */
     uint64_t run_steps, skipped_steps, run_batches;
     uint64_t steps, filled; /* counted; filled: one document has more than half of the tokens */
