@@ -75,6 +75,8 @@ def test_figures_and_when():
     assert loader.asked == 0
     with pytest.raises(ValueError, match="every"):
         TensorBoard(writer, every=0)
+    with pytest.raises(TypeError, match="every is 2.5: expected a whole number"):
+        TensorBoard(writer, every=2.5)
 
 
 def test_what_the_engine_says(monkeypatch):

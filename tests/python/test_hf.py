@@ -115,6 +115,29 @@ def test_the_steps_of_a_finite_stream(load, train_with):
         assert trainer.state.global_step == math.ceil(batches / 14) and loader.next() is None
 
 
+def test_the_end_of_a_stage_is_named(load, train_with, caplog):
+    """Whose rows have another seq_len: Trainer only says that its iterator is empty."""
+    stages = [{"until": "2 steps"}, {"seq_len": 64}]
+    with load(stages=stages) as loader:
+        trainer = ringpack.hf.attach(train_with(), loader)
+        trainer.train()
+        assert trainer.state.global_step == 2
+    said = [text for text in caplog.messages if "a stage of the loader ends at row 4" in text]
+    assert len(said) == 1 and "resume_from_checkpoint" in said[0]
+    with load(stages=stages, run="next") as loader:
+        trainer = ringpack.hf.attach(train_with(), loader)
+        trainer.train(resume_from_checkpoint=True)
+        assert trainer.state.global_step == 4 and loader.next_row == 8
+
+
+def test_the_steps_without_skipped_ones(load, train_with):
+    """Else the schedule of the learning rate does not reach its end."""
+    with load(num_epochs=1, skip={"steps": ["1-4"]}) as loader:
+        trainer = ringpack.hf.attach(train_with(max_steps=-1, num_train_epochs=1), loader)
+        trainer.train()
+        assert trainer.args.max_steps == trainer.state.global_step == len(loader)
+
+
 def test_a_step_without_a_label(load, train_with, tmp_path):
     """Documents of one token have none: the mean of none must not be NaN."""
     short = write(tmp_path / "short", [1] * 400)

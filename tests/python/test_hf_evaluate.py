@@ -260,3 +260,23 @@ def test_sft_trainer(load, evaluated, tune_with, train_with):  # noqa: F811
         plain.train()
     for found in tuned.values():
         assert numpy.allclose(found, list(losses(plain).values()), rtol=1e-4)
+
+
+def test_labels_of_another_value_are_not_counted(load, evaluated, train_with):  # noqa: F811
+    """Of a loader with ignore_index, whose loss is the caller's."""
+
+    def loss_of(outputs, labels, **_):
+        logits, labels = outputs.logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
+        return torch.nn.functional.cross_entropy(logits, labels, ignore_index=int(labels.min()))
+
+    found = []
+    for index in -100, -1:
+        with load(run=f"train{index}") as loader, evaluated(
+            ignore_index=index, run=f"held{index}"
+        ) as held:
+            trainer = train_with(eval_dataset=held)
+            trainer.compute_loss_func = loss_of
+            ringpack.hf.attach(trainer, loader)
+            found.append(trainer.evaluate())
+    for name in "eval_loss", "eval_labels", "eval_batches_without_label":
+        assert found[0][name] == found[1][name] > 0

@@ -234,6 +234,10 @@ def test_torch(make, expected):
         ({"corpus": ["a", None]}, ringpack.UsageError, r"corpus: .* found \['a', None\]"),
         ({"batch_size": "4"}, TypeError, "batch_size is '4': expected a whole number"),
         ({"seq_len": 64.0}, TypeError, "seq_len is 64.0: expected a whole number"),
+        ({"keep": 2.5}, TypeError, "keep is 2.5: expected a whole number"),
+        ({"alert_command": ["a", "b,c"]}, ringpack.UsageError, "'b,c': a word .* a comma"),
+        ({"profile": "maxtex"}, ringpack.ConfigError, "full, .* megatron_rows, megatron_thd, .* "
+                                                      "did you mean maxtext?"),
         ({"packing": "tight"}, ringpack.ConfigError, "packing"),
         ({"corpus": "/nowhere/a"}, ringpack.RingpackError, "/nowhere/a"),
         ({"batch_size": 0}, ringpack.ConfigError, "batch_size"),

@@ -189,3 +189,28 @@ def test_neighbours_find_their_places(monkeypatch):
     monkeypatch.setenv("GROUP_RANK", "0")
     with pytest.raises(ringpack.UsageError, match="neighbouring ranks"):
         place_among(3, 4)
+
+
+def test_a_loader_that_is_built_again_begins_at_a_loaded_state(program, corpora, folder):
+    """As a trainer's is after a failure in its process; a validation's begins at the first row."""
+    pytest.importorskip("torchtitan")
+    import ringpack.torchtitan
+
+    config = ringpack.torchtitan.dataloader(corpus=corpora[0], seed=3, run_dir=folder)
+    form = {"dp_rank": 0, "dp_world_size": 1, "tokenizer": None, "seq_len": 16}
+    form.update(local_batch_size=2, snapshot_every_n_steps=None)
+    first = config.build(**form)
+    batches = iter(first)
+    whole = [next(batches)[1].tolist() for _ in range(3)]
+    state = first.state_dict()
+    whole.append(next(batches)[1].tolist())
+    batches.close()
+    first.close()
+    for loaded in True, False:
+        built = config.build(**form)
+        if loaded:
+            built.load_state_dict(state)
+        batches = iter(built)
+        assert next(batches)[1].tolist() == whole[3 if loaded else 0]
+        batches.close()
+        built.close()

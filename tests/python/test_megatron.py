@@ -120,3 +120,42 @@ def test_lengths_and_passes_of_a_validation(program, alone, corpora, folder):
         passes = [[next(valid)["tokens"].tolist() for _ in range(len(valid))] for _ in range(2)]
         assert passes[0] == passes[1] and len(passes[0]) > 1
         assert train.save_state().keys() == {"ringpack_state"}
+
+
+def test_a_training_ends_and_does_not_begin_again(program, alone, corpora, folder):
+    args, options = SimpleNamespace(**FORM), {"corpus": corpora[0], "run_dir": folder}
+    stages = [{"until": "2 steps"}, {"seq_len": 64}]
+    train = ringpack.megatron.dataloaders(args, stages=stages, **options)[0]
+    with train.loader:
+        assert [next(train)["tokens"].shape[1] for _ in range(8)] == [32] * 8
+        for _ in range(2):
+            with pytest.raises(StopIteration, match="a stage ends at row 16: .* --seq-length"):
+                next(train)
+    args.seq_length, args.consumed_train_samples = 64, 16
+    train = ringpack.megatron.dataloaders(args, stages=stages, seq_len=32, **options)[0]
+    with train.loader:
+        assert next(train)["tokens"].shape == (2, 64) and train.loader.next_row == 18
+    args = SimpleNamespace(**FORM)
+    train = ringpack.megatron.dataloaders(args, num_epochs=1, **options)[0]
+    with train.loader:
+        assert len(list(train)) == len(train)
+        with pytest.raises(StopIteration, match=r"the training ends at row \d+ \(num_epochs\)"):
+            next(train)
+
+
+def test_a_validation_has_no_arguments_of_the_training(program, alone, corpora, folder):
+    options = {"corpus": corpora[0], "run_dir": folder, "run": "one", "seed": 1}
+    options["checkpoint_dir"] = folder / "kept"
+    of_training = {"skip": {"steps": [1, "3-5"]}, "stages": [{"until": "2 steps"}, {"seq_len": 64}]}
+    args = SimpleNamespace(**FORM)
+    plain = {"corpus": corpora[0], "run_dir": folder, "valid": corpora[1]}
+    plain = ringpack.megatron.dataloaders(args, **plain)[1]
+    with plain.loader:
+        length = len(plain)
+    train, valid, _ = ringpack.megatron.dataloaders(
+        args, valid=corpora[1], mount_guard_dir="none", **options, **of_training
+    )
+    with train.loader, valid.loader:
+        next(train)
+        assert len([next(valid) for _ in range(length)]) == len(valid) == length
+        assert [train.loader.run, valid.loader.run] == ["one", "one.valid"]

@@ -302,3 +302,11 @@ def test_pairs_of_a_range_of_documents(load, corpus):
         load([{**pairs[0], "documents": "1-9"}], run="odd").attach()
     with load([{**pairs[0], "documents": "2-8"}], run="odd") as loader:
         assert sum(len(batch["input_ids"]) // 2 for batch in loader) == 3
+
+
+def test_labels_of_another_value_leave_the_mask(load, corpus):
+    with load(corpus) as loader, load(corpus, ignore_index=-1, run="other") as other:
+        for batch, changed in zip(loader, other):
+            mask = batch["completion_mask"]
+            assert 0 < mask.sum() == batch.tokens_loss < batch["attention_mask"].sum()
+            assert torch.equal(changed["completion_mask"], mask)

@@ -280,3 +280,15 @@ def test_a_start_that_contradicts_a_checkpoint_is_refused(program, folder, small
         engine = Engine(program, folder, config, "--start-step", 4, *also, wait=False)
         assert engine.wait() == 2
     assert sorted((folder / "kept").glob("*.rpc")) == kept
+
+
+def test_steps_of_stages_with_another_seq_len(program, corpora):
+    """In any order: a private engine serves rows of one seq_len."""
+    stages = [{"until": "3 steps"}, {"seq_len": 64}]
+    form = {"corpus": corpora[0], "seq_len": 32, "batch_size": 2, "stages": stages}
+    with ringpack.Replay(**form) as replay:
+        first = {step: replay.step(step)[0][0] for step in range(5)}
+        assert [batch["input_ids"].shape[1] for batch in first.values()] == [32] * 3 + [64] * 2
+        for step in 2, 3, 1, 4, 0:
+            again = replay.step(step, rank=0)[0]
+            assert again.first_row == 2 * step and hash_of(again) == hash_of(first[step])

@@ -202,3 +202,46 @@ def test_a_stage_of_another_seq_len_in_the_training(make, corpora, folder):
             whole = rows_of(train.stream("eval"))
     assert rows == [(0, 48), (3, 48), (6, 64), (9, 64)]
     assert rests == [whole[6:]]
+
+
+def test_a_length_leaves_a_loaded_position(open_streams, held_out):
+    with open_streams() as train:
+        held = train.stream("eval")
+        whole = rows_of(held, held_out)
+        for number, _ in enumerate(held):
+            if number == 1:
+                inside = train.state_dict()
+                break
+    for read in len, list:
+        with open_streams() as resumed:
+            resumed.load_state_dict(inside)
+            held = resumed.stream("eval")
+            rest = len(read(held)) if read is list else read(held) - 2
+            assert rest == len(whole) // 3 - 2
+            assert rows_of(held) == (whole if read is list else whole[6:])
+            assert rows_of(held) == whole
+
+
+def test_a_file_of_one_stream_loses_no_position(open_streams, tmp_path, program):
+    torch = pytest.importorskip("torch")
+    with open_streams() as train:
+        next(train)
+        between = train.state_dict()
+        next(iter(train.stream("eval")))
+        iterator = iter(train.stream("eval"))
+        next(iterator), next(iterator)
+        within = train.state_dict()
+    for form in "token", "json", "npz", "safetensors":
+        path = tmp_path / f"state.{form}"
+        with pytest.raises(ringpack.UsageError, match="of stream eval within a pass") as raised:
+            ringpack.export_state(within, path)
+        assert "ends with .pt" in raised.value.hint and not path.exists()
+        ringpack.export_state(between, path)
+        assert ringpack.describe(path)["next_row"] == 3
+    path = tmp_path / "state.pt"
+    ringpack.export_state(within, path)
+    assert (torch.load(path)["ringpack_state"].numpy() == within["ringpack_state"]).all()
+    with open_streams() as resumed:
+        resumed.load_state_dict(path)
+        assert next(resumed).first_row == 3
+        assert next(iter(resumed.stream("eval"))).first_row == 6

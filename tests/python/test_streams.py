@@ -116,6 +116,21 @@ def test_each_rank_has_each_pass_and_one_that_leaves_blocks_none(
     assert [digests, others] == wanted
 
 
+@pytest.mark.parametrize("how", ["reset", "epoch"])
+def test_a_new_pass_of_the_training_leaves_an_evaluation(make, corpora, how):
+    streams = {"train": {"num_epochs": 1}, "eval": {"corpus": corpora[1], "num_epochs": 1}}
+    with make(streams=streams, restart=True) as train:
+        evaluation = iter(train.stream("eval"))
+        assert next(evaluation).first_row == 0
+        if how == "reset":
+            next(train)
+            train.reset()
+        else:
+            assert len(list(train)) == len(train)
+        assert next(iter(train)).first_row == 0
+        assert next(evaluation).first_row == 3
+
+
 # ---- kills --------------------------------------------------------------------------------------
 
 

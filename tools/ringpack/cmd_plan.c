@@ -380,7 +380,7 @@ static int count_rows(struct tally *tally, const struct arguments *arguments,
     int code = rp_masked_tally_open(&tally->masks, tally->corpus, most, error);
     tally->masks.form = rp_plan_row_form(plan);
     if (code >= 0)
-        code = rp_step_tally_open(&tally->steps, config, tally->corpus, error);
+        code = rp_step_tally_open(&tally->steps, config, tally->corpus, plan, error);
     if (code >= 0)
         code = rp_stage_tally_open(&tally->stages, config, tally->corpus, plan, error);
     if (code >= 0)

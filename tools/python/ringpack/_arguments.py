@@ -91,7 +91,7 @@ def check_form(return_type: str, pin_memory: bool, keep: int) -> None:
         import_jax()
     if pin_memory and return_type != "torch":
         raise ValueError("pin_memory=True needs return_type='torch'")
-    if keep < 1:
+    if (whole("keep", keep) or 0) < 1:
         raise ValueError(f"keep is {keep}: expected 1 or more")
 
 

@@ -3,15 +3,33 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Optional, SupportsIndex, Union
+from typing import Any, NamedTuple, Optional, SupportsIndex, Union
 
 from ._arguments import whole
+from ._token import epochs_of, next_row_of
 from .errors import UsageError
 
 Range = Union[SupportsIndex, str, tuple[SupportsIndex, SupportsIndex]]
 """A number, "FIRST-END" without END, or the pair (FIRST, END)."""
 _LINE = re.compile(r"(\S+?)([=~:])(.*)")
+_LIMIT = re.compile(r"(max_epochs|max_tokens|on_exhausted)\[(\d+)\]")
 _ESCAPED = re.compile(r"\\([0-9a-f]{2})")
+
+
+class Ends(NamedTuple):
+    """Where a stream may end."""
+
+    epochs: int  # num_epochs, in version 2 the greatest of the sources of the last stage; 0: none
+    last: Optional[int] = None  # without: an earlier stage may still end it, before this row
+
+
+class _Stage(NamedTuple):
+    """What may end a stream from a row on: epochs as in Ends; None: not in the contract."""
+
+    row: int
+    settled: int  # row at which its ramp is over
+    epochs: Optional[int]
+    epochs_in_ramp: Optional[int]  # or of the weights before it
 
 
 class Calendar:
@@ -75,9 +93,59 @@ class Calendar:
         later = [begin for begin in begins if begin > row]
         return max(0, len(begins) - len(later) - 1), min(later, default=None)
 
+    def _stages(self) -> list[_Stage]:
+        """The declared stages and the records, by row; none in version 1."""
+        fields, found = self._fields, list[_Stage]()
+        begins = [name for name in fields if re.fullmatch(r"(stage|record)\[\d+\]\.from", name)]
+        order = sorted(begins, key=lambda name: (int(fields[name]), name[0] == "r", name))
+        weights: set[str] = set()
+        limits: dict[str, dict[str, str]] = {}
+        for name in order:
+            of, row, before = name[: -len("from")], int(fields[name]), weights
+            for key, value in fields.items():
+                limit = _LIMIT.fullmatch(key[len(of) :])
+                if limit and key.startswith(of):
+                    limits.setdefault(limit[2], {})[limit[1]] = value
+            own = {key[-5:-1] for key in fields if key.startswith(f"{of}weight[")}
+            weights = own or weights
+            ramp = int(fields.get(f"{of}ramp", 0))
+            ends = [_epochs_within(names, limits) for names in (weights, weights | before)]
+            found.append(_Stage(row, row + ramp, ends[0], ends[1] if ramp else ends[0]))
+        return found
+
+    def ends(self, row: int, epochs: int) -> Ends:
+        """Of the whole stream. epochs: of the token of `row`, as epochs_of() gives them."""
+        ahead = [stage for stage in self._stages() if stage.row > row]
+        end = ahead[-1].epochs if ahead else None
+        if end is None:
+            return Ends(epochs)
+        may = epochs or any(stage.epochs_in_ramp for stage in ahead)
+        return Ends(end, ahead[-1].settled + 1 if may and not end else None)
+
     def skips(self) -> list[tuple[int, int]]:
         """Ranges of rows that are not delivered."""
         return [_pair(value, "skip") for value in self._all("skip[NNNN]")]
+
+
+def _epochs_within(
+    weights: Iterable[str], limits: Mapping[str, Mapping[str, str]]
+) -> Optional[int]:
+    """See Ends. limits: of each source, by its number. As _token._epochs_2."""
+    if any(number not in limits for number in weights):
+        return None
+    used = [limits[number] for number in weights]
+    most = [int(own["max_epochs"]) for own in used]
+    limited = [own for own in used if int(own["max_epochs"]) or int(own["max_tokens"])]
+    if any(own["on_exhausted"] != "continue" for own in limited) or len(limited) == len(used):
+        return max(most, default=0) or 1
+    return 0
+
+
+def ends_of(place: Any) -> Ends:
+    """Of the stream of a Client, or of a Left."""
+    token, calendar = place.state(), place.calendar()
+    epochs = epochs_of(token)
+    return Ends(epochs) if calendar is None else calendar.ends(next_row_of(token), epochs)
 
 
 def _pair(given: Range, name: str) -> tuple[int, int]:

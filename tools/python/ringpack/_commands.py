@@ -59,9 +59,22 @@ def engine_command(
         text = _with_keys(text, arguments, secret)
         arguments = []
     for key, value in keys.items():
+        if key == "alert_command":
+            _check_words(value)
         if value is not None and key not in secret:
             arguments += ["--" + key.replace("_", "-"), option_text(value)]
     return arguments, text
+
+
+def _check_words(command: Any) -> None:
+    """An option has the words of a command with commas between them."""
+    words = [] if command is None or isinstance(command, str) else command
+    for word in words:
+        if "," in os.fspath(word):
+            raise UsageError(
+                f"alert_command: {word!r}: a word of a command cannot contain a comma",
+                "put it into a script",
+            )
 
 
 def _with_streams(

@@ -254,7 +254,7 @@ class DeviceLoader(TorchLoader):
     def check_ranks(self, all_gather: Any = None) -> str:
         """See Loader."""
         if self._ahead:  # ranks may differ in that
-            self.load_state_dict(self.state_dict())
+            self._attach_again()
         return super().check_ranks(all_gather)
 
     def _step_row(self) -> int:

@@ -75,11 +75,16 @@ def _config_fd(text: str) -> tuple[int, list[str]]:
 
 
 def count_batches(
-    engine_command: Command, program: Optional[FilePath], folder: Optional[FilePath] = None
-) -> int:
-    """Batches of a rank in a whole stream, as `ringpack plan` counts them."""
-    words = ["plan", "--json", "--rows", str(2**63 - 1)]
-    return int(_told(words, engine_command, program, folder)["batches"])
+    engine_command: Command,
+    program: Optional[FilePath],
+    folder: Optional[FilePath] = None,
+    rows: Optional[int] = None,
+) -> Optional[int]:
+    """Batches that a rank gets of a whole stream, as `ringpack plan` counts them. None: it has
+    more than `rows` rows."""
+    words = ["plan", "--json", "--rows", str(2**63 - 1 if rows is None else rows)]
+    told = _told(words, engine_command, program, folder)
+    return int(told["batches"]) if told["complete"] else None
 
 
 def place_given(

@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any, Optional
 
+from ._calendar import ends_of
 from ._log import logger
-from ._token import epochs_of
 from .errors import UsageError
 from .loader import Loader
 
@@ -22,7 +22,7 @@ class Evaluation:
     """The result of get_eval_dataloader(): each loop is a pass."""
 
     def __init__(self, loader: Loader, copies: Copies):
-        if epochs_of(loader.attach()._client.state()) == 0:
+        if ends_of(loader.attach()._client).epochs == 0:
             raise UsageError(
                 "the stream of the evaluation is endless", "Loader(num_epochs=1) for eval_loader"
             )
@@ -98,7 +98,7 @@ def evaluate_on_loaders(trainer: Any, evaluation_of: Callable[[Any], Evaluation]
             if sums.word == "pairs":
                 loss = sums.add(loss, len(inputs["input_ids"]) // 2)
             elif labels is not None:
-                loss = sums.add(loss, int((labels[..., 1:] != -100).sum()))  # the model shifts them
+                loss = sums.add(loss, int((labels[..., 1:] >= 0).sum()))  # the model shifts them
         return (loss, *others)
 
     def evaluation_loop(

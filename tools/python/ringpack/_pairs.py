@@ -68,7 +68,7 @@ def _attention_mask(batch: "Batch") -> Any:
 def _completion_mask(batch: "Batch") -> Any:
     places, exists = _documents(batch)
     labels = batch.view("labels", flat=True, kind="numpy")
-    return batch.adopt((exists & (labels[places] != -100)).astype("int64"))
+    return batch.adopt((exists & (labels[places] >= 0)).astype("int64"))
 
 
 REFERENCE = "ref_logps"

@@ -13,6 +13,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Optional
 
 from ._accelerate import OneAhead, check_asked, find_prepared
+from ._calendar import ends_of
 from ._client import Client
 from ._engine import ask_program, count_batches
 from ._log import logger
@@ -23,6 +24,9 @@ from .errors import UsageError
 
 if TYPE_CHECKING:
     from .loader import Loader
+
+
+_ENDLESS = -1  # a length
 
 
 class Pass:
@@ -125,13 +129,16 @@ class Passing(Positioned):
         return Pass(self, fetcher)  # type: ignore[arg-type]
 
     def _restarts_loops(self) -> bool:
-        return self._restart is not False and not self.stage_ended and self._says_finite()
+        if self._restart is False or self.stage_ended:
+            return False
+        return self._ended or self._says_finite()
 
     def _says_finite(self) -> bool:
         """Whether the stream has an end, as far as that is known without an engine."""
         place = self._client or self._left
-        token = place.state() if place is not None else self._token
-        return token is None or epochs_of(token) != 0
+        if place is not None:
+            return ends_of(place).epochs != 0
+        return self._token is None or epochs_of(self._token) != 0
 
     def _note_first(self, client: Client) -> None:
         if self._first is None and client.next_row() == 0:
@@ -173,11 +180,17 @@ class Passing(Positioned):
     def _move_back(self) -> None:
         place = self._client
         if place is not None and len(self._trail) > 1:
-            self.load_state_dict(self.state_dict())
+            self._attach_again()
+
+    def _attach_again(self) -> None:
+        """At the same position, which is behind batches that were taken ahead. Other streams
+        stay."""
+        super().load_state_dict(super().state_dict())
 
     def reset(self) -> None:
-        """Go to the first row of the stream: the next batch is the first one again."""
-        self.load_state_dict({"ringpack_state": self._first_token()})
+        """Go to the first row of the stream: the next batch is the first one again. Other streams
+        stay where they are."""
+        super().load_state_dict({"ringpack_state": self._first_token()})
 
     def _first_token(self) -> bytes:
         if self._first is None:
@@ -207,15 +220,19 @@ class Passing(Positioned):
 
     def __len__(self) -> int:
         """Batches of this rank in one pass, which is the whole stream from row 0 on, as `ringpack
-        plan` counts them: well under 1 us per document, once. TypeError: it is endless, or not
-        described here."""
+        plan` counts them: well under 1 us per document, once. Steps of skipped rows are not
+        counted. TypeError: it is endless, or not described here."""
         if self._length is None:
             self._settle()
             if self._config is None:
                 raise TypeError("the length is not known: the engine's config is not this loader's")
-            if epochs_of(self.attach()._client.state()) == 0:
-                raise TypeError("an endless stream has no length")
-            self._length = count_batches(self._config, self._program, self._folder)
+            epochs, last = ends_of(self.attach()._client)
+            found = None
+            if epochs or last is not None:
+                found = count_batches(self._config, self._program, self._folder, last)
+            self._length = _ENDLESS if found is None else found
+        if self._length == _ENDLESS:
+            raise TypeError("an endless stream has no length")
         return self._length
 
     def set_epoch(self, epoch: int) -> None:

@@ -4,8 +4,8 @@ RewardTrainer. trl is not imported here."""
 
 from typing import Any
 
+from ._calendar import ends_of
 from ._pairs import REFERENCE, REFERENCES
-from ._token import epochs_of
 from .errors import UsageError
 
 _TRAINERS = ("DPOTrainer", "RewardTrainer")
@@ -52,7 +52,7 @@ def check_stream(trainer: Any, loader: Any) -> None:
     geometry = client.geometry
     is_shared = geometry.world * geometry.micro_batches > 1
     drops = "drop_last=true" in client.contract().splitlines()
-    if is_shared and not drops and epochs_of(client.state()) != 0:
+    if is_shared and not drops and ends_of(client).epochs != 0:
         raise UsageError(
             "the last step of the stream may have batches without a pair, whose loss is NaN",
             "Loader(drop_last=True)",

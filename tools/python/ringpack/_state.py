@@ -4,12 +4,13 @@ hold, and back."""
 
 import base64
 import os
+import struct
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from ._arguments import FilePath
 from ._engine import run_program
-from ._token import describe_token
+from ._token import describe_token, next_row_of
 from ._views import import_torch
 from .errors import UsageError
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 STATE_KEY = "ringpack_state"
 _LENGTH_AT = 12  # u32: bytes of the token
+_HEADER = struct.Struct("<8sI36s")  # tools/ringpack/state/state_streams.h
+_MAGIC = b"RPSTREAM"
 
 
 def state_of(token: bytes, capacity: int) -> dict[str, Any]:
@@ -73,6 +76,35 @@ def length_of(token: bytes) -> int:
     """Bytes of a token at the beginning of a state."""
     size = int.from_bytes(token[_LENGTH_AT : _LENGTH_AT + 4], "little")
     return size or len(token)
+
+
+def join_states(main: bytes, room: int, others: Mapping[str, tuple[bytes, int]]) -> bytes:
+    """The state of several streams. others: the token of each other stream, and the room that its
+    tokens need."""
+    parts = [_padded(main, room)]
+    for name, (token, other_room) in others.items():
+        held = _padded(token, other_room)
+        parts += [_HEADER.pack(_MAGIC, len(held), name.encode()), held]
+    return b"".join(parts)
+
+
+def _padded(token: bytes, room: int) -> bytes:
+    return token.ljust(-(-max(room, len(token)) // 8) * 8, b"\0")
+
+
+def split_states(state: bytes) -> tuple[bytes, dict[str, bytes]]:
+    """The part of the main stream, and the tokens of the others."""
+    begin = at = state.find(_MAGIC, length_of(state))
+    others = {}
+    while at >= 0 and at + _HEADER.size <= len(state):
+        magic, room, name = _HEADER.unpack_from(state, at)
+        end = at + _HEADER.size + room
+        if magic != _MAGIC or end > len(state):
+            raise UsageError("the states of the streams are cut short", "take another state")
+        token = state[at + _HEADER.size : end]
+        others[name.rstrip(b"\0").decode("ascii", "replace")] = token[: length_of(token)]
+        at = end if end < len(state) else -1
+    return (state, {}) if begin < 0 else (state[:begin], others)
 
 
 def room_of(state: Mapping[str, Any]) -> int:
@@ -157,12 +189,24 @@ def export_state(
     or .pt (torch.save).
 
     state: a result of state_dict(), or a file that import_state() reads. JSON and the metadata of
-    safetensors also have each field of the state. program: path of `ringpack`."""
-    token = token_of(state) if isinstance(state, Mapping) else _token_in(state, program)
+    safetensors also have each field of the state. program: path of `ringpack`.
+
+    Of the streams of a state, .pt has all positions, and another form the main stream's. UsageError
+    for such a form if another stream is within a pass. Of a file the main stream's is taken."""
     path = os.fspath(path)
-    if path.endswith((".pt", ".pth")):
-        _save_torch(token, path)
+    is_torch = path.endswith((".pt", ".pth"))
+    token = token_of(state) if isinstance(state, Mapping) else _token_in(state, program)
+    others = split_states(bytes_in(state))[1] if isinstance(state, Mapping) else {}
+    if is_torch:
+        _save_torch(bytes_in(state) if others and isinstance(state, Mapping) else token, path)
         return
+    within = [name for name, own in others.items() if next_row_of(own) > 0]
+    if within:
+        raise UsageError(
+            f"the state has the position of stream {', '.join(within)} within a pass, and {path} "
+            "would have only the main stream's",
+            "give the file a name that ends with .pt, or end the pass first",
+        )
     with _folder() as folder:
         own = os.path.join(folder, "token")
         with open(own, "wb") as file:

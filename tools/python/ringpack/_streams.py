@@ -11,13 +11,12 @@ Invariants
       names, first tokens and rooms, so that a signal handler that saves attaches nowhere. A loader
       that describes no stream has their names from its engine.
   S4  A state of several streams is one array: the token of the main stream and zeros, as a state
-      of one stream, and then for each other stream a header and its token and zeros. Its length is
-      constant, and a reader of one stream finds the main one.
+      of one stream, and then for each other stream a header and its token and zeros (_state.py).
+      Its length is constant, and a reader of one stream finds the main one.
 """
 
 import contextlib
 import os
-import struct
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,15 +28,13 @@ from ._client import Client, Left
 from ._library import ask_engine
 from ._log import logger
 from ._passes import Pass, Passing
-from ._state import STATE_KEY, import_state, length_of, state_in_form, token_of
+from ._state import STATE_KEY, import_state, join_states, split_states, state_in_form, token_of
 from ._state import bytes_in as state_bytes
 from ._token import next_row_of
 from .batch import Batch
 from .errors import PASSING, CheckpointMismatchError, EngineGoneError, UsageError
 
 MAIN = "train"
-_HEADER = struct.Struct("<8sI36s")  # tools/ringpack/state/state_streams.h
-_MAGIC = b"RPSTREAM"
 
 
 def main_of(names: Sequence[str]) -> str:
@@ -47,34 +44,6 @@ def main_of(names: Sequence[str]) -> str:
 
 def other_than_main(names: Sequence[str]) -> list[str]:
     return [name for name in names if name != main_of(names)]
-
-
-def join_states(main: bytes, room: int, others: Mapping[str, tuple[bytes, int]]) -> bytes:
-    """S4. The token of each other stream, and the room that its tokens need."""
-    parts = [_padded(main, room)]
-    for name, (token, other_room) in others.items():
-        held = _padded(token, other_room)
-        parts += [_HEADER.pack(_MAGIC, len(held), name.encode()), held]
-    return b"".join(parts)
-
-
-def _padded(token: bytes, room: int) -> bytes:
-    return token.ljust(-(-max(room, len(token)) // 8) * 8, b"\0")
-
-
-def split_states(state: bytes) -> tuple[bytes, dict[str, bytes]]:
-    """The part of the main stream, and the tokens of the others."""
-    begin = at = state.find(_MAGIC, length_of(state))
-    others = {}
-    while at >= 0 and at + _HEADER.size <= len(state):
-        magic, room, name = _HEADER.unpack_from(state, at)
-        end = at + _HEADER.size + room
-        if magic != _MAGIC or end > len(state):
-            raise UsageError("the states of the streams are cut short", "take another state")
-        token = state[at + _HEADER.size : end]
-        others[name.rstrip(b"\0").decode("ascii", "replace")] = token[: length_of(token)]
-        at = end if end < len(state) else -1
-    return (state, {}) if begin < 0 else (state[:begin], others)
 
 
 class WholePass(Pass):
@@ -282,7 +251,7 @@ class Streamed(Passing):
         was_idle = self._client is None
         length = super().__len__()
         if was_idle and self._parent is not None:
-            self._end_pass("its length was read")
+            self._detach()  # S2; a position that was loaded stays
         return length
 
     def _visit(self, token: Optional[bytes], patience: Optional[float] = None) -> Left:

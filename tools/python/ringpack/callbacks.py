@@ -35,7 +35,7 @@ from typing import Any, Optional
 
 import ringpack
 
-from ._arguments import FilePath
+from ._arguments import FilePath, whole
 
 __all__ = ["TensorBoard", "Wandb"]
 
@@ -80,7 +80,7 @@ class _Callback:
         prefix: str = "data/",
         clock: Callable[[], float] = time.monotonic,
     ):
-        if every < 1:
+        if (whole("every", every) or 0) < 1:
             raise ValueError(f"every: a number of steps from 1 on expected, found {every}")
         self._every, self._stat, self._prefix, self._clock = every, stat, prefix, clock
         self._run_dir, self._calls = run_dir, 0

@@ -19,13 +19,13 @@ from collections.abc import Iterator
 from typing import Any, Optional
 
 from ._arguments import FilePath
+from ._calendar import ends_of
 from ._documents import check_documents
 from ._evaluation import Evaluation, evaluate_on_loaders
 from ._log import logger
 from ._preferences import check_stream, names_for, takes_pairs
 from ._state import STATE_KEY
 from ._streams import main_of
-from ._token import epochs_of
 from .errors import UsageError
 from .loader import Loader
 
@@ -134,6 +134,7 @@ class _Batches:
     def __init__(self, trainer: Any, loader: Loader, check: bool):
         self._trainer, self._loader, self._check = trainer, loader, check
         self._taken = 0
+        self._has_told = False  # that a stage has ended
 
     def position(self) -> dict[str, Any]:
         """The result of ExportableState.state(). Empty before the first batch: state_dict() would
@@ -200,6 +201,14 @@ class _Batches:
         for copies in self._copy(self._loader, iter(self._loader.next, None)):
             self._taken += 1
             yield copies
+        if self._loader.stage_ended and not self._has_told:
+            self._has_told = True
+            logger().warning(
+                "a stage of the loader ends at row %d, before max_steps: the next rows have "
+                "another seq_len. Begin this program again with resume_from_checkpoint; a new "
+                "loader of the same config continues there",
+                self._loader.next_row,
+            )
 
     def evaluation(self, loader: Loader) -> Evaluation:
         _check_loader(self._trainer, loader)
@@ -327,7 +336,7 @@ def _names_for(model: Any, names: list[str]) -> list[str]:
 
 def _steps_of(args: Any, loader: Loader) -> int:
     """Optimizer steps to the end of the stream."""
-    epochs, each = epochs_of(loader._client.state()), int(args.gradient_accumulation_steps)
+    epochs, each = ends_of(loader._client).epochs, int(args.gradient_accumulation_steps)
     if epochs == 0:
         raise UsageError("the stream is endless", "TrainingArguments(max_steps=...)")
     if args.num_train_epochs != epochs:

@@ -21,7 +21,7 @@ from ._streams import Streamed
 from ._views import import_torch
 from .batch import Batch, batch_of, new
 from .errors import EngineTimeoutError, ReleasedError
-from .profiles import PROFILES, engine_keys, split_of
+from .profiles import PROFILES, check_name, engine_keys, split_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 _SLICE_NS = 100_000_000  # longest single wait: Ctrl-C and dead engines are noticed between waits
 AGAIN = object()
 """Returned by a wait if a signal handler loaded another position meanwhile."""
+
+
+_OF_LENGTHS = {"streams", "stages"}  # keys that may give an engine rows of another seq_len
 
 
 class _Signature:
@@ -59,7 +62,8 @@ class Loader(Streamed):
     run_dir: folder of the engine's socket. Default: from the config, else the engine's default.
     corpus: a path, a list of paths, or of dicts with the keys of a source of the config. UsageError
         for rows in memory (a Dataset, a DataFrame, ...).
-    seq_len: tokens per row. CheckpointMismatchError if the engine has another one.
+    seq_len: tokens per row, of the first stage. CheckpointMismatchError if the engine has another
+        one, unless `stages` or `streams` are given.
     batch_size: rows per batch of this rank. CheckpointMismatchError if the engine has another one.
     dp_rank, dp_world_size: rank, and number of ranks; both or neither (UsageError). Default: from
         the launcher, torch.distributed or jax.distributed, else 0 of 1.
@@ -94,7 +98,8 @@ class Loader(Streamed):
     ignore_index: label of a position without one, in place of -100, negative. ValueError.
     label_dtype: "i32" or "i64": type of the labels. Default: as input_ids. ValueError.
     mtp: number of labels of each token (1): `labels_2` has the token after the next one of the
-        same fragment, and so on; -100 past its end. ValueError below 1.
+        same fragment, and so on; -100 past its end, or with label_across_cuts past the token after
+        a cut. ValueError below 1.
     device: "cuda", "cuda:N", a torch.device, or "cpu": ``batch[name]`` is a tensor there, which is
         yours; the next batch is copied meanwhile, on a stream of its own. Needs
         return_type="torch". UsageError, when it attaches, without that GPU.
@@ -208,7 +213,7 @@ class Loader(Streamed):
         )
         self._connection = dict(
             rows=(whole("batch_size", batch_size) or 0) * ("streams" not in keys),
-            seq_len=(whole("seq_len", seq_len) or 0) * ("streams" not in keys),
+            seq_len=(whole("seq_len", seq_len) or 0) * keys.keys().isdisjoint(_OF_LENGTHS),
             restart_timeout=restart_timeout,
             monitor=monitor_of(monitor),
         )
@@ -233,6 +238,8 @@ class Loader(Streamed):
         keys = dict[str, Any](options)
         keys.pop("replicas", None)  # consumers_per_rank has its value
         describes = config is not None or corpus is not None or "streams" in keys
+        if describes:
+            check_name(profile)
         if profile is not None and (describes or profile not in PROFILES):
             keys |= engine_keys(profile, keys.get("sections"))
         self._is_default = describes and add_defaults(keys, return_type, config is not None)
@@ -404,7 +411,8 @@ class Loader(Streamed):
         if lease is END:
             if self._asked is not None:
                 return AGAIN
-            if not self._ended and not client.counts()["batches"]:
+            is_new = not self._ended and not client.counts()["batches"]
+            if is_new and not client.stage_ended():
                 row = client.next_row()
                 logger().warning("the stream ends at row %d: nothing to read (see num_epochs)", row)
             self._ended, self._stage_ended = True, client.stage_ended()

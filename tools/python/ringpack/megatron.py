@@ -6,7 +6,8 @@
 
 The position is consumed_train_samples, which Megatron-LM keeps in its own checkpoints."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any, Optional
 
@@ -18,15 +19,18 @@ from .loader import Loader
 __all__ = ["Batches", "dataloaders"]
 
 _NAMES = ("tokens", "labels", "loss_mask", "position_ids")
+_OF_TRAINING = {"accept_weights", "fresh", "global_batch_size", "mount_guard_dir", "resume", "skip"}
+_OF_TRAINING |= {"stages", "start_step", "state"}
 _LENGTHS = ("cu_seqlens", "max_seqlen")
 
 
 class Batches:
     """Micro-batches as get_batch() reads them: each is a dict, which the caller may keep and
-    change. At the end of a finite stream it begins again at the first row."""
+    change. Those of a validation begin again at the first row after the end; those of a training
+    end, also where a stage ends whose rows have another seq_len."""
 
-    def __init__(self, loader: Loader, has_mask: bool, has_lengths: bool):
-        self.loader, self._has_mask = loader, has_mask
+    def __init__(self, loader: Loader, has_mask: bool, has_lengths: bool, repeats: bool = True):
+        self.loader, self._has_mask, self._repeats = loader, has_mask, repeats
         self._names = _NAMES + (_LENGTHS if has_lengths else ())
 
     def __bool__(self) -> bool:
@@ -41,6 +45,17 @@ class Batches:
     def __next__(self) -> dict[str, Any]:
         batch = self.loader.next()
         if batch is None:
+            if self.loader.stage_ended:
+                raise StopIteration(
+                    f"a stage ends at row {self.loader.next_row}: the next rows have another "
+                    "seq_len; save, and start again with --seq-length of the next stage, and with "
+                    "seq_len of the first one among the arguments of dataloaders()"
+                )
+            if not self._repeats:
+                raise StopIteration(
+                    f"the stream of the training ends at row {self.loader.next_row} (num_epochs), "
+                    "before train_iters"
+                )
             self.loader.reset()
             batch = next(self.loader)
         made = {name: batch[name] for name in self._names}
@@ -61,6 +76,20 @@ def _mask_of(positions: Any) -> Any:
     return ~seen[:, None]
 
 
+def _of_validation(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that are not only the training's."""
+    kept = {
+        name: value
+        for name, value in arguments.items()
+        if name not in _OF_TRAINING and not name.startswith("checkpoint_")
+    }
+    if kept.get("run") is not None:
+        kept["run"] = f"{kept['run']}.valid"
+    if kept.get("digest_log") is not None:
+        kept["digest_log"] = os.path.join(kept["digest_log"], "valid")
+    return kept
+
+
 def dataloaders(args: Any, *, valid: Optional[Corpus] = None, **arguments: Any) -> Any:
     """The iterators of training, validation and test (None), as a datasets provider of Megatron-LM
     returns them. None in processes that get their batches by a broadcast. All processes call it.
@@ -70,7 +99,8 @@ def dataloaders(args: Any, *, valid: Optional[Corpus] = None, **arguments: Any) 
         dataloader_inter_document_masking. UsageError if a step was interrupted.
     valid: corpus of the validation. Each pass is whole if --full-validation is given, or eval_iters
         and the batch size make up one.
-    arguments: of Loader, for the training; corpus and most others also for the validation."""
+    arguments: of Loader, for the training; most also for the validation, but not stages, skip, and
+        the place of a start and of checkpoints. Its run is RUN.valid if `run` is given."""
     mpu = import_module("megatron.core.parallel_state")
     is_end = mpu.is_pipeline_first_stage(ignore_virtual=True)
     is_end = is_end or mpu.is_pipeline_last_stage(ignore_virtual=True)
@@ -94,5 +124,6 @@ def dataloaders(args: Any, *, valid: Optional[Corpus] = None, **arguments: Any) 
     has = [bool(getattr(args, word, False)) for word in words]
     held = None
     if valid is not None:
-        held = Loader(**{**form, **arguments, "corpus": valid, "num_epochs": 1})
-    return Batches(train, *has), None if held is None else Batches(held, *has), None
+        held = Loader(**{**form, **_of_validation(arguments), "corpus": valid, "num_epochs": 1})
+    validation = None if held is None else Batches(held, *has)
+    return Batches(train, has[0], has[1], repeats=False), validation, None

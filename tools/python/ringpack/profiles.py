@@ -37,10 +37,11 @@ Without a profile, and with the engine's other profiles (min, full), a batch has
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
 
+from ._arguments import suggestion
 from ._boundaries import ends_of, real_lengths_of
 from ._pairs import NEEDED_BY_PAIRS, PAIRS
 from ._views import ONE_ROW
-from .errors import UsageError
+from .errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from .batch import Batch
@@ -308,6 +309,20 @@ PROFILES: dict[str, Profile] = {
     ),
     "pairs": Profile(PAIRS, labels=ALIGNED, needs=NEEDED_BY_PAIRS),
 }
+
+
+_OF_ENGINE = ("min", "full")  # profiles with the names of Batch
+
+
+def check_name(name: Optional[str]) -> None:
+    """Of a profile of a Loader that describes an engine, whose own list lacks some."""
+    names = (*_OF_ENGINE, *PROFILES)
+    if name is not None and name not in names:
+        raise ConfigError(
+            f"profile: expected one of {', '.join(names)}, found `{name}`"
+            + suggestion(str(name), names),
+            "nothing was started",
+        )
 
 
 def engine_keys(name: str, sections: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from ._commands import engine_command
 from ._engine import Engine, ask_program, is_kept
 from ._numbers import known_sum
 from .batch import Batch
-from .errors import PASSING, UsageError
+from .errors import PASSING, CheckpointMismatchError, UsageError
 from .loader import Loader
 from .profiles import PROFILES
 
@@ -162,7 +162,7 @@ class Replay:
 
     # ---- the private engine ---------------------------------------------------------------------
 
-    def _take(self, step: int) -> list[list[ReplayedBatch]]:
+    def _take(self, step: int, is_again: bool = False) -> list[list[ReplayedBatch]]:
         """The batches of a step; moves all ranks there first if they are elsewhere."""
         if self._next != step or self._engine is None or not self._engine.runs():
             self._go_to(step)
@@ -172,6 +172,9 @@ class Replay:
             batches.append([])
             for rank, loader in enumerate(self._loaders):
                 batch = loader.next(self._timeout)
+                if batch is None and loader.stage_ended and not is_again:
+                    self._end_engine()  # another one serves rows of the next seq_len
+                    return self._take(step, is_again=True)
                 if batch is None:
                     raise UsageError(f"step {step}: the stream ends before it")
                 batches[-1].append(ReplayedBatch(batch, rank, micro_batch))
@@ -191,10 +194,22 @@ class Replay:
         said = ask_program("state", (wanted, self._text), self._program, self._folder)
         self._micro_batches = said["micro_batches"]
         self._close_loaders()
-        if self._engine is None or not self._engine.runs():
+        runs = self._engine is not None and self._engine.runs()
+        if not runs:
             self._start_engine(said, token)
         with open(token, "rb") as file:
             state = {"ringpack_state": file.read()}
+        try:
+            self._attach_all(said, state)
+        except CheckpointMismatchError:
+            if not runs:
+                raise
+            self._end_engine()  # it serves a stage of another seq_len
+            self._start_engine(said, token)
+            self._attach_all(said, state)
+
+    def _attach_all(self, said: dict[str, Any], state: dict[str, Any]) -> None:
+        assert self._place is not None, "the engine's run directory"
         for rank in range(said["dp_world_size"]):
             loader = Loader(
                 run=_RUN,

@@ -76,6 +76,7 @@ class RingpackDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         if state_dict:
             self.loader.load_state_dict(state_dict)
+            self._is_again = False  # the next loop begins at this position
 
     def close(self) -> None:
         self.loader.close()  # another validation attaches it again

@@ -23,7 +23,8 @@ static uint64_t step_rows_max(const struct rp_config *config)
 }
 
 int rp_step_tally_open(struct rp_step_tally *tally, const struct rp_config *config,
-                       const struct rp_corpus *corpus, struct rp_error *error)
+                       const struct rp_corpus *corpus, const struct rp_plan *plan,
+                       struct rp_error *error)
 {
     uint32_t count = config->lanes;
     if (config->stream_version == 2)
@@ -31,6 +32,7 @@ int rp_step_tally_open(struct rp_step_tally *tally, const struct rp_config *conf
             continue;
     *tally = (struct rp_step_tally){.config = config,
                                     .corpus = corpus,
+                                    .plan = plan,
                                     .document_count = count,
                                     .documents = rp_calloc(count, sizeof *tally->documents)};
     if (!tally->documents)
@@ -124,10 +126,15 @@ static void begin_step(struct rp_step_tally *tally, uint64_t row)
     tally->batch_end = row + rows_of_rank(tally, part);
 }
 
+/* The step that begins at `row`. As flow/dispatch.c skips a step. */
 static void count_run(struct rp_step_tally *tally, uint64_t row)
 {
+    const struct rp_numbering_part *part = part_of(tally, row);
     tally->run_steps++;
-    tally->run_batches += rp_numbering_step_batches(part_of(tally, row));
+    if (rp_plan_skips(tally->plan, row, part->step_rows))
+        tally->skipped_steps++;
+    else
+        tally->run_batches += rp_numbering_step_batches(part);
 }
 
 void rp_step_tally_add(struct rp_step_tally *tally, const struct rp_row *row, uint32_t seq_len,
@@ -150,7 +157,7 @@ void rp_step_tally_add(struct rp_step_tally *tally, const struct rp_row *row, ui
     }
     if (tally->next_row == tally->step_end) {
         end_step(tally, true);
-        count_run(tally, row->row);
+        count_run(tally, tally->step_end - part_of(tally, row->row)->step_rows);
         begin_step(tally, tally->next_row);
     }
 }
@@ -166,7 +173,7 @@ void rp_step_tally_end(struct rp_step_tally *tally, bool is_complete)
     end_step(tally, is_run);
     if (is_run)
         count_run(tally, begin);
-    if (is_complete && is_run)
+    if (is_complete && is_run && !rp_plan_skips(tally->plan, begin, part->step_rows))
         tally->padding_batches = (part->step_rows - rest) / rows_of_rank(tally, part);
 }
 
@@ -226,6 +233,9 @@ void rp_step_tally_print(const struct rp_step_tally *tally)
     if (tally->unlabelled.batches)
         puts("  warning: the mean of the loss of a micro-batch without a label is 0/0: guard it "
              "(`tokens_loss` counts the labels)");
+    if (tally->skipped_steps)
+        printf("  %-20s%s steps: all their rows are left out, and no batch is delivered (skip)\n",
+               "skipped", rp_cmd_count_text(tally->skipped_steps, a));
     if (tally->padding_batches)
         printf("  warning: %s micro-batches of the last step have no label: they are all padding, "
                "after the end of the stream; guard the\n           mean of the loss, or leave that "
@@ -239,9 +249,9 @@ void rp_step_tally_json(const struct rp_step_tally *tally, json_t *report)
 {
     double mean = tally->steps ? tally->largest_share / (double)tally->steps : 0;
     json_t *fields = json_pack(
-        "{sI sI sI sI sI sf sI}", "batches", (json_int_t)tally->run_batches, "rows_without_label",
-        (json_int_t)tally->unlabelled.rows, "batches_without_label",
-        (json_int_t)tally->unlabelled.batches, "padding_batches",
+        "{sI sI sI sI sI sI sf sI}", "batches", (json_int_t)tally->run_batches, "steps_skipped",
+        (json_int_t)tally->skipped_steps, "rows_without_label", (json_int_t)tally->unlabelled.rows,
+        "batches_without_label", (json_int_t)tally->unlabelled.batches, "padding_batches",
         (json_int_t)tally->padding_batches, "steps_of_one_document", (json_int_t)tally->filled,
         "largest_document_share", mean,
         tally->config->stream_version == 1 ? "lanes_advised" : "spread_advised",

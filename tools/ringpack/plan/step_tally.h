@@ -26,11 +26,14 @@ struct rp_step_document {
 struct rp_step_tally {
     const struct rp_config *config;
     const struct rp_corpus *corpus;
+    const struct rp_plan *plan;    /* knows the skipped steps */
     struct rp_numbering numbering; /* from the first row on */
     uint64_t batch_end, step_end;  /* rows: of the unfinished micro-batch and step */
     struct rp_step_counts unlabelled;
-    uint64_t padding_batches;        /* the last step's with only rows after the end */
-    uint64_t run_steps, run_batches; /* the run's, and a rank's: also without a token */
+    uint64_t padding_batches; /* the last step's with only rows after the end */
+    /* The run's steps, also without a token; the skipped ones; batches that a rank gets
+     */
+    uint64_t run_steps, skipped_steps, run_batches;
     uint64_t steps, filled; /* counted; filled: one document has more than half of the tokens */
     double largest_share;   /* sum over the steps of the share of their largest document */
     /* the unfinished step's, and the unfinished micro-batch's */
@@ -43,7 +46,8 @@ struct rp_step_tally {
 };
 
 RP_MUST_CHECK int rp_step_tally_open(struct rp_step_tally *tally, const struct rp_config *config,
-                                     const struct rp_corpus *corpus, struct rp_error *error);
+                                     const struct rp_corpus *corpus, const struct rp_plan *plan,
+                                     struct rp_error *error);
 void rp_step_tally_close(struct rp_step_tally *tally);
 
 /** Count the next row, which has seq_len places, and in which `labels` tokens have a label. */
