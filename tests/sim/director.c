@@ -105,7 +105,7 @@ static void draw_engine(struct story *story)
     keys_set(keys, "dp_world_size", "%u", life->world);
     keys_set(keys, "global_batch_size", "%u", (unsigned)life->global);
     keys_set(keys, "ranks", "%u-%u", life->rank_first, life->rank_first + life->ranks - 1);
-    keys_set(keys, "replicas", "%u", life->replicas);
+    keys_set(keys, "consumers_per_rank", "%u", life->replicas);
     keys_set(keys, "readers", "%u", 1u + (unsigned)story_below(story, 3));
     keys_set(keys, "packers", "%u", 1u + (unsigned)story_below(story, 3));
     keys_set(keys, "packer_processes", story_chance(story, 250) ? "true" : "false");

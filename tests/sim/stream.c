@@ -127,7 +127,7 @@ static void write_shard(struct story *story, char name, uint32_t source, uint64_
 /* A stage that a config has behind the ones before. */
 static void add_stage(struct story *story, char *text, size_t bytes, const struct draw *draw)
 {
-    static const char *const changes[] = {"spread: 2", "window: 3", "fill: split, window: 8"};
+    static const char *const changes[] = {"spread: 2", "window: 3", "row_gap: split, window: 8"};
     char own[96] = "";
     if (draw->sources == 2 && story_chance(story, 600))
         snprintf(own, sizeof own, "weights: {a: %u, b: %u}, ramp: %u, ",
@@ -215,7 +215,7 @@ void stream_draw(struct story *story)
     keys_set(keys, "seed", "%u", (unsigned)story_below(story, 1000));
     keys_set(keys, "packing", "%s", packing);
     if (!concat)
-        keys_set(keys, "fill", "%s", story_chance(story, 500) ? "pad" : "split");
+        keys_set(keys, "row_gap", "%s", story_chance(story, 500) ? "pad" : "split");
     uint32_t window = 2u << story_below(story, 4);
     if (!has_calendar)
         keys_set(keys, "stream_version", "1");
