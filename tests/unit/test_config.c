@@ -355,7 +355,7 @@ static void a_token_file_that_is_left_out_is_told(void **state)
     rewind(file);
     assert_true(fread(said, 1, sizeof said - 1, file) > 0);
     assert_string_equal(said,
-                        "ringpack: warning: mega/c.bin: left out: it has no .idx beside it, as"
+                        "ringpack: warning: mega/c.bin: left out: it has no .idx next to it, as"
                         " others there have\n");
     fclose(file);
     close(aside);
