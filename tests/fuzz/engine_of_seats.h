@@ -23,7 +23,7 @@ static char run_name[] = "fuzz";
 static struct rp_config served = {.run = run_name,
                                   .rank_first = RANK_FIRST,
                                   .rank_count = RINGS,
-                                  .replicas = REPLICAS,
+                                  .consumers_per_rank = REPLICAS,
                                   .dp_world_size = 8,
                                   .batch_size = 1,
                                   .seq_len = 8};
