@@ -7,6 +7,7 @@
 
 #include "fuzz.h"
 #include "plan/plan.h"
+#include "state/state_file.h"
 #include "state/state_search.h"
 
 static const struct rp_saved_form *const forms[] = {&rp_saved_form_zip, &rp_saved_form_safetensors,
