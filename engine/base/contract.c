@@ -115,9 +115,12 @@ static const struct rule *find_rule(const char *name)
     return unknown_rule;
 }
 
-unsigned rp_contract_may_differ(const char *name)
+unsigned rp_contract_may_differ(const char *key)
 {
-    const struct rule *rule = find_rule(name);
+    const struct rule *rule = find_rule(key);
+    for (size_t i = 0; rule == unknown_rule && i < RP_ARRAY_COUNT(rules); i++)
+        if (rules[i].kind == KIND_KEY && rules[i].words && !strcmp(rules[i].words, key))
+            rule = &rules[i];
     return rule == unknown_rule ? UINT_MAX : rule->may_differ;
 }
 

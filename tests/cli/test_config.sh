@@ -123,6 +123,18 @@ equals "1 2" "$(field "r[0]['first'] + ' ' + r[0]['second']")"
 sed 's/eos: 0/eos: 0, mask: none/' one.yaml >unmasked.yaml
 status 1 "source web: mask: may change, if the same tokens are trained" \
     "$ringpack" config diff one.yaml unmasked.yaml
+# Keys whose fields of the contract have another name, and older names of keys.
+{ cat one.yaml; printf 'row_gap: split\nconsumers_per_rank: 2\n'; } >gap.yaml
+{ cat one.yaml; printf 'fill: split\nreplicas: 2\n'; } >fill.yaml
+status 1 "row_gap: must stay|consumers_per_rank: may change" \
+    "$ringpack" config diff one.yaml gap.yaml
+status 0 "\`fill\` is now \`row_gap\`|\`replicas\` is now \`consumers_per_rank\`" \
+    "$ringpack" config diff gap.yaml fill.yaml
+{ cat one.yaml; echo 'stages: [{until: 5 steps}, {fill: split}]'; } >stage.yaml
+status 0 "\`fill\` is now \`row_gap\`|stage.yaml: fine" \
+    "$ringpack" config check -c stage.yaml
+{ cat gap.yaml; echo 'fill: split'; } >both-names.yaml
+refuses "given twice" "$ringpack" config check -c both-names.yaml
 # A difference far behind in a value.
 many() { printf 'skip: {rows: [%s %s]}\n' "$(seq -s, 10 10 20000)," "$1"; }
 { cat one.yaml; many 30001; } >rows.yaml

@@ -76,6 +76,9 @@ static void stages_that_are_begun_never_change(void **state)
     kit.stages[0].spread = 4;
     KIT_REFUSE(&kit.spec, token, bytes, "spread of the stage from row 0", "3", "4");
     kit.stages[0].spread = 3;
+    kit.stages[0].row_gap = RP_ROW_GAP_SPLIT; /* its field is `fill` */
+    KIT_REFUSE(&kit.spec, token, bytes, "row_gap of the stage from row 0", "pad", "split");
+    kit.stages[0].row_gap = RP_ROW_GAP_PAD;
     const uint32_t *weights = kit.stages[1].weights;
     kit.stages[1].weights = other;
     KIT_REFUSE(&kit.spec, token, bytes, "weight[0000] of the stage from row 9", "1", "5");

@@ -141,15 +141,17 @@ def check_needs_no_engine(start_engine: Optional[bool], options: Mapping[str, An
         )
 
 
-def newer_name(older: str, name: str, value: Any, options: Mapping[str, Any]) -> Any:
-    """The value of a parameter, which may also be given by its older name. TypeError if by both."""
-    if older not in options:
-        return value
-    if value is not None:
-        raise TypeError(f"{name} and {older}, its older name, are both given")
-    text = f"`{older}` is now `{name}`; the next version does not read the older name"
-    warnings.warn(text, FutureWarning, stacklevel=3)
-    return options[older]
+def take_newer(older: str, name: str, arguments: dict[str, Any]) -> Any:
+    """The value of an argument of a Loader, which may be among its options by its older name: then
+    it moves. TypeError if it is given by both."""
+    options = arguments["options"]
+    if older in options:
+        if arguments[name] is not None:
+            raise TypeError(f"{name} and {older}, its older name, are both given")
+        text = f"`{older}` is now `{name}`; the next version does not read the older name"
+        warnings.warn(text, FutureWarning, stacklevel=3)
+        arguments[name] = options.pop(older)
+    return arguments[name]
 
 
 def monitor_of(word: Optional[str]) -> int:

@@ -64,6 +64,8 @@ class StreamOptions(TypedDict, total=False):
     """how documents become rows"""
     window: Number
     """documents to choose from (lookahead), or open rows (best_fit)"""
+    row_gap: Literal["pad", "split"]
+    """last gap of a row: padding, or a document cut to fit"""
     long_doc: Literal["split", "truncate", "drop"]
     """treatment of documents longer than a row"""
     max_docs_per_row: Number
@@ -132,8 +134,6 @@ class RunOptions(TypedDict, total=False):
     {num_epochs: 1}}"""
     stream: str
     """the one of the streams that is meant"""
-    row_gap: Literal["pad", "split"]
-    """last gap of a row: padding, or a document cut to fit"""
     stages: Union[str, Sequence[Union[StageOptions, Mapping[str, Any]]]]
     """weights, limits and packing from a row on (stream_version: 2)"""
     skip: Union[str, Mapping[str, Any]]

@@ -6,7 +6,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, Optional
 
 from ._arguments import PARAMETERS, Corpus, FilePath, check_device, check_form
-from ._arguments import check_needs_no_engine, monitor_of, newer_name, whole, working_folder
+from ._arguments import check_needs_no_engine, monitor_of, take_newer, whole, working_folder
 from ._attached import SILENCE_S, one_thread
 from ._client import END, Client
 from ._engine import place_given
@@ -196,7 +196,7 @@ class Loader(Streamed):
         self._arguments = {name: value for name, value in locals().items() if name != "self"}
         check_form(return_type, bool(pin_memory), keep)
         self._device = check_device(device, return_type, copy, static)
-        consumers = newer_name("replicas", "consumers_per_rank", consumers_per_rank, options)
+        consumers = take_newer("replicas", "consumers_per_rank", self._arguments)
         keys = self._keys_of(options, config, corpus, profile, return_type, start_engine)
         self._given = Given(
             config,
