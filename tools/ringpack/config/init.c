@@ -66,7 +66,8 @@ static void write_key(FILE *out, const struct rp_config *config, size_t i)
     if (config->lines[i] != 0) {
         rp_keys_value(config, i, value, sizeof value);
         fprintf(out, "%s: ", key->name);
-        if (value[0] == '[' || value[0] == '{') /* YAML on one line, as the option was */
+        bool is_nested = strstr(key->type, "mapping") && strchr("[{", value[0]);
+        if (is_nested) /* YAML on one line, as the option was */
             fputs(value, out);
         else
             write_text(out, value);

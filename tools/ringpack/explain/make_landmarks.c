@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "explain/walk.h"
 #include "interrupt.h"
+#include "plan/v2/spec.h"
 
 #define PROGRESS_ROWS 4096u
 
@@ -77,16 +78,22 @@ static void report(const struct making *making, bool json)
            rp_cmd_seconds_text(making->seconds, seconds), landmarks->added);
 }
 
-/* The first source that no limit ends; NULL: the stream ends. */
+/* A source that no limit ends, if it may keep the stream without an end; NULL: the stream ends, by
+ * the weights and limits of the first stage. */
 static const struct rp_config_source *find_endless(const struct rp_config *config)
 {
+    const struct rp_config_source *endless = NULL;
+    if (config->stream_version == 1)
+        return config->num_epochs == 0 ? config->sources : NULL;
     for (uint32_t i = 0; i < config->source_count; i++) {
-        const struct rp_config_limits *limits = &config->sources[i].limits;
-        if (config->stream_version == 1 ? config->num_epochs == 0
-                                        : limits->max_epochs == 0 && limits->max_tokens == 0)
-            return &config->sources[i];
+        const struct rp_config_source *source = &config->sources[i];
+        bool ends = source->limits.max_epochs > 0 || source->limits.max_tokens > 0;
+        if (source->weight > 0 && ends && source->limits.on_exhausted != RP_EXHAUSTED_CONTINUE)
+            return NULL;
+        if (source->weight > 0 && !ends && !endless)
+            endless = source;
     }
-    return NULL;
+    return endless;
 }
 
 int rp_make_landmarks(const struct rp_config *config, uint64_t rows, bool json,
