@@ -316,10 +316,16 @@ def test_a_number_for_each_row_of_hdf5_is_no_document(program, tmp_path):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("tokens", data=numpy.arange(49, dtype="i4"))
     refused(program, BARE, "-o", tmp_path / "x", tmp_path / "a.h5", words=["a.h5", "`tokens`"])
-    with h5py.File(tmp_path / "a.h5", "a") as file:
-        file.create_dataset("input_ids", data=numpy.arange(98).reshape(49, 2))
-    convert(program, BARE, "-o", tmp_path / "out", tmp_path / "a.h5")
-    assert documents(tmp_path / "out") == numpy.arange(98).reshape(49, 2).tolist()
+    rows = numpy.arange(98).reshape(49, 2)
+    for flat in "tokens", "loss_mask", "attention_mask", "number":
+        path = tmp_path / f"{flat}.h5"
+        with h5py.File(path, "w") as file:
+            file.create_dataset("input_ids", data=rows)
+            file.create_dataset(flat, data=numpy.ones(49, "i4"))
+        if flat != "number":
+            refused(program, BARE, "-o", tmp_path / "x", path, words=[path.name, f"`{flat}`"])
+    convert(program, BARE, "-o", tmp_path / "out", path)
+    assert documents(tmp_path / "out") == rows.tolist()
 
 
 def test_links_in_a_directory_are_counted(program, tmp_path):

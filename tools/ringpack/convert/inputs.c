@@ -43,10 +43,11 @@ static int add_entry(struct rp_inputs *inputs, FTS *tree, FTSENT *entry, size_t 
         fts_set(tree, entry, FTS_SKIP);
     const char *below = entry->fts_path + root_length;
     below += strspn(below, "/");
+    struct stat target;
     bool is_link = entry->fts_info == FTS_SL && !is_link_to_blob(entry);
     if ((!data_set && !regular && entry->fts_info != FTS_SL) || !rp_inputs_select(inputs, below))
         return 0;
-    inputs->links += is_link;
+    inputs->links += is_link && stat(entry->fts_accpath, &target) == 0 && S_ISREG(target.st_mode);
     if (is_link)
         return 0;
     const struct rp_form *form = rp_form_of(entry->fts_path);

@@ -21,6 +21,7 @@ import numpy
 from .archives import zstd_pieces
 from .columns import (
     BATCH_BYTES,
+    BESIDE,
     BESIDE_CHATS,
     DTYPES,
     SIDES,
@@ -256,11 +257,12 @@ def read_hdf5(request):
         found = {name: data for name, data in found.items() if hasattr(data, "shape") and data.ndim}
         flat = [name for name, data in found.items()
                 if data.ndim == 1 and data.dtype.kind in "iubf"]
-        if flat and (flat == list(found) or request["column"] in flat):
-            raise Refused("format", f"{request['path']}: data set `{flat[0]}`: expected rows of "
-                                    "ids, found one number for each row",
-                          "write [rows, length] or rows of variable length, or name another "
-                          "--column")
+        wanted = [name for name in flat
+                  if name in (request["column"], *USUAL_IDS, *BESIDE) or is_mask(request, name)]
+        if flat == list(found) or wanted:
+            raise Refused("format", f"{request['path']}: data set `{(wanted or flat)[0]}`: "
+                                    "expected rows of numbers, found one number for each row",
+                          "write [rows, length] or rows of variable length, or leave it out")
         found = {name: data for name, data in found.items() if name not in flat}
         total = max((len(data) for data in found.values()), default=0)
         for name, data in found.items():
