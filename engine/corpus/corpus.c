@@ -260,10 +260,12 @@ int rp_corpus_revalidate(const struct rp_corpus *corpus, struct rp_error *error)
 static uint64_t length_of(const struct rp_source *source, uint64_t document, bool drops_untrained)
 {
     const struct rp_index_segment *segment = rp_source_segment(source, document);
-    uint64_t own = document - segment->first_document;
-    rp_source_mark_used(source, segment);
+    uint64_t own = document - segment->first_document, length = UINT64_MAX;
     int has_span = drops_untrained ? rp_documents_has_span(segment, own) : 1;
-    return has_span > 0 ? rp_documents_length(segment, own) : has_span == 0 ? 0 : UINT64_MAX;
+    if (has_span >= 0)
+        length = has_span > 0 ? rp_documents_length(segment, own) : 0;
+    rp_source_mark_used(source, segment); /* after the read: a check meanwhile forgets the bit */
+    return length;
 }
 
 uint64_t rp_source_length(const void *source_of_plan, uint64_t document)
