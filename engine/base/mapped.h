@@ -8,8 +8,8 @@
  * file and ends the process with exit code 2.
  *
  * Invariant: a result computed from the lost bytes is never used, because the thread never
- * continues there. So only work that holds no lock, and publishes its results only at its end, may
- * read a mapping. */
+ * continues there. So only work that holds no lock outside of its own guard, and publishes its
+ * results only at its end, may read a mapping. */
 #ifndef RP_BASE_MAPPED_H
 #define RP_BASE_MAPPED_H
 

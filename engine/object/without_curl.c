@@ -54,7 +54,7 @@ int rp_fetch_file(const char *url, const char *path, const char *identity,
 }
 
 int rp_fetch_stats(const char *const *urls, size_t count, bool may_be_missing,
-                   struct rp_remote_stat *looked, struct rp_error *error)
+                   struct rp_remote_stat *found, struct rp_error *error)
 {
     return refuse(error);
 }

@@ -51,8 +51,9 @@ static void add_peer(struct rp_peers *peers, const struct rp_loop *loop, int fd)
                    ? -EUSERS
                    : rp_loop_watch(loop, fd, RP_WATCH_CONNECTION, index);
     if (code < 0 && !peers->turns_away)
-        rp_log(RP_LOG_WARNING, "%" PRIu32 " peers are connected, and a new one is turned away: %s",
-               index, rp_strerror(code));
+        rp_log(RP_LOG_WARNING,
+               "a new peer is turned away, of %" PRIu32 " that can be connected: %s",
+               peers->connection_count, rp_strerror(code));
     peers->turns_away = code < 0;
     if (code < 0)
         close(fd);

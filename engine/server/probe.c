@@ -24,8 +24,8 @@
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 /* The planner's thread stopped before the row was near, because a slice failed: at the end of the
- * stream, or at a damaged index. Plan that slice again, to return its error. If it succeeds now,
- * from another state, the row is far still and the planner continues. */
+ * stream, at a damaged index, or without memory for its state. Plan that slice again, to return its
+ * error. If it succeeds now, from another state, the row is far still and the planner continues. */
 static int seek_last_slice(struct rp_stream *stream, uint64_t row, struct rp_error *error)
 {
     int code = rp_plan_seek(stream->probe, rp_plan_row(stream->probe) + RP_NEAR_ROWS, NULL);

@@ -186,7 +186,7 @@ static int open_copy(struct rp_saving *saving, struct rp_checkpoint **out, struc
     int code = copies ? rp_checkpoint_newest(out, copies, true, error) : 0;
     if (code == 1) {
         rp_log_event(RP_EVENT_resumed_from_copy,
-                     "no checkpoint in %s: going on from its copies in %s",
+                     "no checkpoint in %s: the run continues from its mirror %s",
                      saving->config->checkpoint_dir, copies);
         rp_recorder_warn_of_copies(saving->recorder, rp_checkpoint_info(*out)->next_row);
     }

@@ -39,7 +39,7 @@
 #define RP_RING_SLOTS_OFFSET 8192u /* header page, engine page, slots */
 #define RP_SLOT_STATE_OFFSET 192u  /* a slot: header, state token, sections */
 #define RP_RING_SLOTS_MAX 4096u    /* the bound of the key `prefetch_factor` */
-#define RP_REPLICAS_MAX 32u        /* bits of `quarantined`; the bound of the key `replicas` */
+#define RP_REPLICAS_MAX 32u        /* bits of `quarantined`; the bound of `consumers_per_rank` */
 #define RP_RUN_NAME_BYTES 65u
 #define RP_WAIT_BUCKETS 32u
 

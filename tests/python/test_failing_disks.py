@@ -349,7 +349,7 @@ def test_a_checkpoint_directory_that_is_lost(program, folder, engines):
     assert engine.stop() == 0, engine.log()
     shutil.rmtree(place)
     log = finish(program, folder, tape)
-    assert f"no checkpoint in {place}: going on from its copies in {folder}/copies" in log
+    assert f"no checkpoint in {place}: the run continues from its mirror {folder}/copies" in log
 
 
 def stat_until(program, engine, place, found):

@@ -169,7 +169,7 @@ def test_copies_are_used_where_the_directory_was_lost(program, folder, engines):
         shutil.rmtree(path)
     (folder / "older").rename(folder / "copies")
     row, log = place.first_row()
-    assert row == 12 and "going on from its copies" in log and "at row 24 on 20" in log
+    assert row == 12 and "the run continues from its mirror" in log and "at row 24 on 20" in log
 
 
 def test_links_and_moves(place):

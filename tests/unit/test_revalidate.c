@@ -11,7 +11,7 @@
 
 #include "server/revalidate.h"
 
-#define SECOND 1000000000u
+#define SECOND UINT64_C(1000000000)
 
 static struct {
     uint64_t ns;
@@ -61,7 +61,7 @@ static void a_stop_does_not_prolong_the_wait_of_a_save(void **state)
     rp_engine_request_revalidation(&engine);
     assert_int_equal(disk.requests, 2);
     assert_int_equal(validity_at(&engine, 4 * SECOND - 1), RP_VALIDITY_REQUESTED);
-    assert_int_equal(validity_at(&engine, 4ull * SECOND), RP_VALIDITY_LATE);
+    assert_int_equal(validity_at(&engine, 4 * SECOND), RP_VALIDITY_LATE);
 }
 
 static void a_later_request_has_its_own_time(void **state)
@@ -73,9 +73,9 @@ static void a_later_request_has_its_own_time(void **state)
     rp_engine_request_revalidation(&engine);
     assert_int_equal(validity_at(&engine, SECOND), RP_VALIDITY_UNCHANGED);
     disk.result = 0;
-    disk.ns = 3ull * SECOND;
+    disk.ns = 3 * SECOND;
     rp_engine_request_revalidation(&engine);
-    assert_int_equal(validity_at(&engine, 6 * SECOND - 1ull), RP_VALIDITY_REQUESTED);
+    assert_int_equal(validity_at(&engine, 6 * SECOND - 1), RP_VALIDITY_REQUESTED);
 }
 
 static void a_disk_is_silent_until_it_answers(void **state)
@@ -86,7 +86,7 @@ static void a_disk_is_silent_until_it_answers(void **state)
     disk.ns = SECOND;
     rp_engine_request_revalidation(&engine);
     assert_false(rp_engine_disk_is_silent(&engine));
-    assert_int_equal(validity_at(&engine, 9ull * SECOND), RP_VALIDITY_LATE);
+    assert_int_equal(validity_at(&engine, 9 * SECOND), RP_VALIDITY_LATE);
     assert_true(rp_engine_disk_is_silent(&engine));
     disk.result = 1;
     assert_false(rp_engine_disk_is_silent(&engine));

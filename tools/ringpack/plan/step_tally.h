@@ -31,8 +31,7 @@ struct rp_step_tally {
     uint64_t batch_end, step_end;  /* rows: of the unfinished micro-batch and step */
     struct rp_step_counts unlabelled;
     uint64_t padding_batches; /* the last step's with only rows after the end */
-    /* The run's steps, also without a token; the skipped ones; batches that a rank gets
-     */
+    /* The run's steps, also without a token; the skipped ones; batches that a rank gets. */
     uint64_t run_steps, skipped_steps, run_batches;
     uint64_t steps, filled; /* counted; filled: one document has more than half of the tokens */
     double largest_share;   /* sum over the steps of the share of their largest document */
