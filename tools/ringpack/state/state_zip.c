@@ -234,11 +234,11 @@ static int read_zip(struct rp_saved_search *search, struct rp_error *error)
     code = more < 0 ? more : code;
     if (code < 0 || search->token || !has_pickle)
         return code;
-    return rp_fail(error, -RP_E_CORRUPT,
-                   "save state_dict(), whose state is an array. A state that is text, or within "
-                   "another object: load it in Python with weights_only=True, and give it to "
-                   "`ringpack.export_state`",
-                   "%s: no array of it is a state token; its pickle is not read", search->path);
+    return rp_fail(
+        error, -RP_E_CORRUPT,
+        "write it with `ringpack.export_state(loader.state_dict(), \"FILE.pt\")`, which "
+        "saves a tensor: torch.save puts arrays of numpy, text and objects into its pickle",
+        "%s: no tensor of it is a state token; its pickle is not read", search->path);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
