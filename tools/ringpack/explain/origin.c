@@ -204,11 +204,13 @@ static int compare_stream(const struct rp_origin *origin, const struct rp_walk *
     char hex[RP_HASH_HEX_BYTES];
     if (!origin->stream[0] || !strcmp(rp_hash128_hex(walk->identity, hex), origin->stream))
         return 0;
-    return rp_fail(error, -RP_E_MISMATCH,
-                   "give a checkpoint of the engine, or the config that it was started with",
-                   "the engine serves the stream %s, and its config now gives stream %s: the "
-                   "config or the corpus was changed since it was started",
-                   origin->stream, hex);
+    return rp_fail(
+        error, -RP_E_MISMATCH,
+        "give a checkpoint of the engine, which also has weights that were declared with "
+        "`ringpack weights`; or the config that it was started with",
+        "the engine serves the stream %s, and its config now gives stream %s: the "
+        "config, the corpus or the weights were changed since it was started",
+        origin->stream, hex);
 }
 
 int rp_origin_open(const struct rp_origin *origin, const struct rp_config *config, bool by_step,
