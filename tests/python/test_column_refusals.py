@@ -100,6 +100,8 @@ def test_the_command_refuses_values_that_do_not_fit(corpus, program, tmp_path):
     assert "expected a dtype" in told(numpy.ones(tokens, "<c8"))
     assert "fields of a record" in told(numpy.ones(tokens, [("a", "<f4"), ("b", "<i4")]))
     assert "add --bf16" in told(numpy.ones(tokens, "<u2").view("V2"))
+    for dtype in "<f4", "<f2":
+        assert "leave --bf16 out" in told(numpy.ones(tokens, dtype), "--bf16")
     assert "one or two dimensions" in told(numpy.ones((tokens, 2, 2), "<f4"))
     numpy.save(path, numpy.ones(tokens, "<f4"))
     column(program, tmp_path, corpus.sources, "weight", path)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* npy — .npy files (values.h). */
+#include <string.h>
+
 #include "base/bits.h"
 #include "base/file.h"
 #include "column/values.h"
@@ -13,6 +15,15 @@
 static int take_type(struct rp_values *values, const struct rp_numpy *npy, bool bf16,
                      uint32_t *width, struct rp_error *error)
 {
+    static const char *const raw[] = {"<u2", "<i2", "<V2", "|V2"}; /* may be bits of bfloat16 */
+    bool is_raw = false;
+    for (size_t i = 0; i < RP_ARRAY_COUNT(raw); i++)
+        is_raw = is_raw || !strcmp(npy->descr, raw[i]);
+    if (bf16 && !is_raw)
+        return rp_fail(error, -RP_E_FORMAT, "leave --bf16 out",
+                       "%s: --bf16 is for values of two bytes without a type of their own, found "
+                       "%s",
+                       npy->path, npy->descr);
     if (rp_value_type(npy->descr, bf16, &values->type, width) && values->type.dtype)
         return 0;
     if (*width)
