@@ -79,6 +79,8 @@ static int check(void *argument)
     if (a->start.is_given + a->fresh + (a->state_path != NULL) > 1)
         return rp_cmd_misuse("serve",
                              "--start-step, --state and --fresh are starting points: give one");
+    if (a->start.base_row > 0 && !a->start.is_given)
+        return rp_cmd_misuse("serve", "--base-row is for --start-step, which is not given");
     return RP_EXIT_FINE;
 }
 

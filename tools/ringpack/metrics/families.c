@@ -136,7 +136,7 @@ static const struct rp_family of_mask[] = {
     {"mask_untrained_documents", RP_COUNTER, "documents", "untrained",
      "Of these, documents without a trained token."},
     {"mask_cut_off_documents", RP_COUNTER, "documents", "cut_off",
-     "Of these, documents whose trained part long_doc cut off or dropped."},
+     "Of these, documents whose trained part `long_doc: truncate` cut off."},
 };
 
 static const struct rp_family of_alert[] = {
