@@ -129,7 +129,7 @@ def test_a_training_ends_and_does_not_begin_again(program, alone, corpora, folde
     with train.loader:
         assert [next(train)["tokens"].shape[1] for _ in range(8)] == [32] * 8
         for _ in range(2):
-            with pytest.raises(StopIteration, match="a stage ends at row 16: .* --seq-length"):
+            with pytest.raises(StopIteration, match="row 16: .*-iters 2 or .* --seq-length"):
                 next(train)
     args.seq_length, args.consumed_train_samples = 64, 16
     train = ringpack.megatron.dataloaders(args, stages=stages, seq_len=32, **options)[0]
@@ -143,6 +143,42 @@ def test_a_training_ends_and_does_not_begin_again(program, alone, corpora, folde
             next(train)
 
 
+@pytest.mark.parametrize("seq_length, consumed, found", [(32, 16, 64), (64, 8, 32)])
+def test_rows_of_another_length_are_refused(
+    program, alone, corpora, folder, seq_length, consumed, found
+):
+    """The command of a stage after its end, and that of the next one before its begin."""
+    args = SimpleNamespace(**{**FORM, "seq_length": seq_length}, consumed_train_samples=consumed)
+    stages = [{"until": "2 steps"}, {"seq_len": 64}]
+    options = {"corpus": corpora[0], "run_dir": folder, "stages": stages, "seq_len": 32}
+    train = ringpack.megatron.dataloaders(args, **options)[0]
+    said = f"from row {consumed} on have seq_len {found}, and args.seq_length is {seq_length}"
+    with train.loader:
+        for _ in range(2):
+            with pytest.raises(ringpack.UsageError, match=said) as raised:
+                next(train)
+        assert f"--seq-length {found};" in raised.value.hint
+
+
+def test_a_validation_has_the_length_of_the_present_stage(program, alone, corpora, folder):
+    args = SimpleNamespace(**{**FORM, "seq_length": 64}, consumed_train_samples=16)
+    stages = [{"until": "2 steps"}, {"seq_len": 64}]
+    options = {"corpus": corpora[0], "valid": corpora[1], "run_dir": folder, "stages": stages}
+    train, valid, _ = ringpack.megatron.dataloaders(args, seq_len=32, **options)
+    with train.loader, valid.loader:
+        assert next(train)["tokens"].shape == next(valid)["tokens"].shape == (2, 64)
+
+
+def test_the_older_name_of_consumers_per_rank(program, alone, corpora, folder, monkeypatch):
+    place = {"dp_rank": 0, "dp_world_size": 1, "replica": 0, "consumers_per_rank": 2}
+    monkeypatch.setattr(ringpack.megatron, "place_among", lambda *_: dict(place))
+    options = {"corpus": corpora[0], "run_dir": folder, "replicas": 1}
+    with pytest.warns(FutureWarning, match="`replicas` is now `consumers_per_rank`"):
+        train = ringpack.megatron.dataloaders(SimpleNamespace(**FORM), **options)[0]
+    with train.loader:
+        assert next(train)["tokens"].shape == (2, 32)
+
+
 def test_a_validation_has_no_arguments_of_the_training(program, alone, corpora, folder):
     options = {"corpus": corpora[0], "run_dir": folder, "run": "one", "seed": 1}
     options["checkpoint_dir"] = folder / "kept"
@@ -152,6 +188,10 @@ def test_a_validation_has_no_arguments_of_the_training(program, alone, corpora, 
     plain = ringpack.megatron.dataloaders(args, **plain)[1]
     with plain.loader:
         length = len(plain)
+    of_training["removed"] = {"gone": 1}
+    kept = ringpack.megatron._of_validation({**of_training, "run_record_dir": "none", "seed": 1})
+    assert kept == {"seed": 1}
+    del of_training["removed"]
     train, valid, _ = ringpack.megatron.dataloaders(
         args, valid=corpora[1], mount_guard_dir="none", **options, **of_training
     )

@@ -20,17 +20,26 @@ __all__ = ["Batches", "dataloaders"]
 
 _NAMES = ("tokens", "labels", "loss_mask", "position_ids")
 _OF_TRAINING = {"accept_weights", "fresh", "global_batch_size", "mount_guard_dir", "resume", "skip"}
-_OF_TRAINING |= {"stages", "start_step", "state"}
+_OF_TRAINING |= {"removed", "run_record_dir", "seq_len", "stages", "start_step", "state"}
 _LENGTHS = ("cu_seqlens", "max_seqlen")
 
 
 class Batches:
     """Micro-batches as get_batch() reads them: each is a dict, which the caller may keep and
     change. Those of a validation begin again at the first row after the end; those of a training
-    end, also where a stage ends whose rows have another seq_len."""
+    end, also where a stage ends whose rows have another seq_len. UsageError for rows of another
+    length than seq_length."""
 
-    def __init__(self, loader: Loader, has_mask: bool, has_lengths: bool, repeats: bool = True):
+    def __init__(
+        self,
+        loader: Loader,
+        seq_length: int,
+        has_mask: bool,
+        has_lengths: bool,
+        repeats: bool = True,
+    ):
         self.loader, self._has_mask, self._repeats = loader, has_mask, repeats
+        self._seq_length, self._checked = seq_length, None  # the client whose rows have it
         self._names = _NAMES + (_LENGTHS if has_lengths else ())
 
     def __bool__(self) -> bool:
@@ -43,25 +52,45 @@ class Batches:
         return self
 
     def __next__(self) -> dict[str, Any]:
+        if self._checked is None or self._checked is not self.loader._client:
+            self._check_length()
         batch = self.loader.next()
         if batch is None:
-            if self.loader.stage_ended:
-                raise StopIteration(
-                    f"a stage ends at row {self.loader.next_row}: the next rows have another "
-                    "seq_len; save, and start again with --seq-length of the next stage, and with "
-                    "seq_len of the first one among the arguments of dataloaders()"
-                )
-            if not self._repeats:
-                raise StopIteration(
-                    f"the stream of the training ends at row {self.loader.next_row} (num_epochs), "
-                    "before train_iters"
-                )
+            if self.loader.stage_ended or not self._repeats:
+                raise StopIteration(self._end())
             self.loader.reset()
             batch = next(self.loader)
         made = {name: batch[name] for name in self._names}
         if self._has_mask:
             made["attention_mask"] = _mask_of(made["position_ids"])
         return made
+
+    def _check_length(self) -> None:
+        """A Loader with stages takes an engine of any of their lengths."""
+        client = self.loader.attach()._client
+        found = client.geometry.seq_len
+        if found != self._seq_length:
+            raise UsageError(
+                f"the rows from row {self.loader.next_row} on have seq_len {found}, and "
+                f"args.seq_length is {self._seq_length}",
+                f"--seq-length {found}; if stages change it, with seq_len of the first one among "
+                "the arguments of dataloaders()",
+            )
+        self._checked = client
+
+    def _end(self) -> str:
+        step, row = self.loader.progress()["step"], self.loader.next_row
+        advice = f"--train-iters {step} or --exit-interval {step} makes Megatron-LM save there"
+        if not self.loader.stage_ended:
+            return (
+                f"the stream of the training ends at row {row} (num_epochs), before train_iters, "
+                f"and no checkpoint is saved now; {advice}"
+            )
+        return (
+            f"a stage ends at row {row}: the next rows have another seq_len, and no checkpoint is "
+            f"saved now; {advice}; then start with --seq-length of the next stage, and with "
+            "seq_len of the first one among the arguments of dataloaders()"
+        )
 
     def save_state(self) -> dict[str, Any]:
         """For --dataloader-save. A resume needs no such file."""
@@ -96,11 +125,13 @@ def dataloaders(args: Any, *, valid: Optional[Corpus] = None, **arguments: Any) 
 
     args: get_args(), or an object with seq_length, micro_batch_size, global_batch_size, and if they
         are not 0 or False consumed_train_samples, create_attention_mask_in_dataloader and
-        dataloader_inter_document_masking. UsageError if a step was interrupted.
+        dataloader_inter_document_masking. UsageError if a step was interrupted, and at the first
+        batch if its rows have another length than seq_length.
     valid: corpus of the validation. Each pass is whole if --full-validation is given, or eval_iters
         and the batch size make up one.
-    arguments: of Loader, for the training; most also for the validation, but not stages, skip, and
-        the place of a start and of checkpoints. Its run is RUN.valid if `run` is given."""
+    arguments: of Loader, for the training; most also for the validation, but not seq_len, stages,
+        skip, and the place of a start and of checkpoints. Its run is RUN.valid if `run` is
+        given."""
     mpu = import_module("megatron.core.parallel_state")
     is_end = mpu.is_pipeline_first_stage(ignore_virtual=True)
     is_end = is_end or mpu.is_pipeline_last_stage(ignore_virtual=True)
@@ -118,6 +149,8 @@ def dataloaders(args: Any, *, valid: Optional[Corpus] = None, **arguments: Any) 
         )
     form: dict[str, Any] = {"seq_len": args.seq_length, "batch_size": args.micro_batch_size}
     form.update(place, profile="megatron_rows", return_type="torch", copy=True)
+    if "replicas" in arguments:  # the older name
+        form.pop("consumers_per_rank", None)
     of_training = {"num_epochs": "endless", "start_step": consumed // rows}
     train = Loader(**{**form, **of_training, "global_batch_size": rows, **arguments})
     words = "create_attention_mask_in_dataloader", "dataloader_inter_document_masking"
@@ -125,5 +158,5 @@ def dataloaders(args: Any, *, valid: Optional[Corpus] = None, **arguments: Any) 
     held = None
     if valid is not None:
         held = Loader(**{**form, **_of_validation(arguments), "corpus": valid, "num_epochs": 1})
-    validation = None if held is None else Batches(held, *has)
-    return Batches(train, has[0], has[1], repeats=False), validation, None
+    validation = None if held is None else Batches(held, args.seq_length, *has)
+    return Batches(train, args.seq_length, has[0], has[1], repeats=False), validation, None
