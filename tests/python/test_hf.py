@@ -115,17 +115,25 @@ def test_the_steps_of_a_finite_stream(load, train_with):
         assert trainer.state.global_step == math.ceil(batches / 14) and loader.next() is None
 
 
-def test_the_end_of_a_stage_is_named(load, train_with, caplog):
+@pytest.mark.parametrize("every", [1, 2])
+def test_the_end_of_a_stage_is_named_and_saved(load, train_with, caplog, every):
     """Whose rows have another seq_len: Trainer only says that its iterator is empty."""
-    stages = [{"until": "2 steps"}, {"seq_len": 64}]
+    stages, saved = [{"until": "3 steps"}, {"seq_len": 64}], []
+
+    class Saves(transformers.TrainerCallback):
+        def on_save(self, args, state, control, **_):
+            saved.append(state.global_step)
+
     with load(stages=stages) as loader:
-        trainer = ringpack.hf.attach(train_with(), loader)
+        trainer = ringpack.hf.attach(train_with(save_steps=every), loader)
+        trainer.add_callback(Saves())
         trainer.train()
-        assert trainer.state.global_step == 2
-    said = [text for text in caplog.messages if "a stage of the loader ends at row 4" in text]
+        assert trainer.state.global_step == 3
+    assert saved == ([1, 2, 3] if every == 1 else [2, 3])
+    said = [text for text in caplog.messages if "a stage of the loader ends at row 6" in text]
     assert len(said) == 1 and "resume_from_checkpoint" in said[0]
     with load(stages=stages, run="next") as loader:
-        trainer = ringpack.hf.attach(train_with(), loader)
+        trainer = ringpack.hf.attach(train_with(save_steps=every), loader)
         trainer.train(resume_from_checkpoint=True)
         assert trainer.state.global_step == 4 and loader.next_row == 8
 

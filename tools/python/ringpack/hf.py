@@ -70,8 +70,8 @@ def attach(trainer: Any, loader: Loader, eval_loader: Any = None, *, check: bool
     than the ring has slots. A resume skips no batches (ignore_data_skip), and
     resume_from_checkpoint=True means last_checkpoint(). With max_steps the stream may be endless;
     otherwise num_train_epochs must equal num_epochs of the loader, and training runs to the end of
-    the stream. A step without a label has loss 0. Several ranks compare their next rows first
-    (check_ranks).
+    the stream. The end of a stage with rows of one seq_len ends train(), which saves a checkpoint.
+    A step without a label has loss 0. Several ranks compare their next rows first (check_ranks).
 
     UsageError, here or in train(): the setting that does not fit, and the argument to change."""
     from transformers import TrainerCallback
@@ -98,6 +98,7 @@ def attach(trainer: Any, loader: Loader, eval_loader: Any = None, *, check: bool
             trainer.remove_callback(callback)
     # Each trainer gets its own class: Trainer may construct another instance, without arguments.
     methods = {"state": lambda _: batches.position(), "on_train_begin": on_train_begin}
+    methods["on_save"] = lambda _, args, state, control, **__: batches.was_saved(state.global_step)
     trainer.add_callback(type(_FIELD, (TrainerCallback, ExportableState), methods)())
 
     train, take = type(trainer).train.__get__(trainer), type(trainer).get_batch_samples
@@ -135,12 +136,16 @@ class _Batches:
         self._trainer, self._loader, self._check = trainer, loader, check
         self._taken = 0
         self._has_told = False  # that a stage has ended
+        self._saved: Optional[int] = None  # the step of the newest checkpoint of this process
 
     def position(self) -> dict[str, Any]:
         """The result of ExportableState.state(). Empty before the first batch: state_dict() would
         attach the loader, perhaps at a position where it may not begin."""
         known = self._loader.state_dict(text=True) if self._taken else {}
         return {"args": {}, "attributes": known}
+
+    def was_saved(self, step: int) -> None:
+        self._saved = step
 
     def resume(self, checkpoint: str) -> None:
         state = _trainer_state(checkpoint)
@@ -209,6 +214,9 @@ class _Batches:
                 "loader of the same config continues there",
                 self._loader.next_row,
             )
+            # Else a resume repeats the steps since the last checkpoint, and ends here again.
+            if self._saved != self._trainer.state.global_step:
+                self._trainer.control.should_save = True
 
     def evaluation(self, loader: Loader) -> Evaluation:
         _check_loader(self._trainer, loader)
