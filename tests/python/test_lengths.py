@@ -4,9 +4,11 @@ give a stream its end, or take it."""
 
 import json
 import subprocess
+import time
 
 import pytest
 import ringpack
+from ringpack._calendar import Calendar
 
 LIMITS = {"limits": {"corpus": {"max_epochs": "endless"}}}
 
@@ -37,6 +39,13 @@ def test_skipped_steps_have_no_length(make, skip, accumulated):
     form = {"num_epochs": 1, "global_batch_size": 3 * accumulated}
     with make(**form) as whole, make(run="skips", skip=skip, **form) as loader:
         assert len(loader) == count(loader) <= len(whole)
+
+
+def test_a_length_follows_skip(make):
+    with make(num_epochs=1) as loader:
+        whole = len(loader)
+        loader.skip(steps=(2, 5))
+        assert len(loader) == count(loader) == whole - 3
 
 
 def test_plan_tells_skipped_steps_apart(program, corpora, tmp_path):
@@ -75,3 +84,50 @@ def test_a_stage_gives_a_stream_its_end(make, corpora):
         length = len(loader)
         assert length == count(loader) > 5
         assert count(loader) == length, "a loop after the end is a whole one"
+
+
+RAMP = {"weights": {"w": 1}, "ramp": 9999}
+
+
+@pytest.mark.parametrize(
+    "changes, taken",
+    [
+        ([RAMP], 0),
+        ([RAMP], 8),
+        ([{**RAMP, "weights": {"w": 1, "joins": 1}}], 0),
+        ([{**RAMP, "until": "8 steps"}, {"limits": {"w": {"max_epochs": "endless"}}}], 0),
+    ],
+    ids=["ahead", "inside", "a source joins", "limits inside"],
+)
+def test_a_stream_ends_in_a_ramp(make, corpora, changes, taken):
+    """By a source whose share falls to 0; the mixture after the ramp is endless."""
+    kinds = {"w": (0, "endless", 1), "e": (1, 1, 5), "joins": (0, "endless", 0)}
+    sources = [
+        {"name": name, "path": corpora[path], "max_epochs": epochs, "weight": weight}
+        for name, (path, epochs, weight) in kinds.items()
+    ]
+    sources[1]["on_exhausted"] = "stop"
+    with make(corpus=sources, stages=[{"until": "5 steps"}, *changes]) as loader:
+        assert all(loader.next() is not None for _ in range(taken))
+        length = len(loader)
+        assert length == taken + count(loader) > 8
+
+
+def contract_of(stages):
+    """Stage 0 has an endless source, and each later one gives another source limits."""
+    lines = ["global_batch_size=1", "batch_size=1"]
+    for number in range(stages):
+        of = f"stage[{number:04}]."
+        lines += [f"{of}from={number}", f"{of}weight[{number:04}]=1", f"{of}ramp=0"]
+        lines += [f"{of}seq_len=8", f"{of}max_epochs[{number:04}]={min(1, number)}"]
+    return "\n".join(lines)
+
+
+def test_a_calendar_of_many_stages():
+    """Limits that a stage does not set have their defaults."""
+    for stages, epochs in (1, 0), (2, 1):
+        assert Calendar(contract_of(stages)).ends(-1, 0).epochs == epochs
+    calendar = Calendar(contract_of(1000))
+    begin = time.process_time()
+    assert calendar.ends(-1, 0).epochs == 1
+    assert time.process_time() - begin < 0.5

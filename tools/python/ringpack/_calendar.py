@@ -12,7 +12,9 @@ from .errors import UsageError
 Range = Union[SupportsIndex, str, tuple[SupportsIndex, SupportsIndex]]
 """A number, "FIRST-END" without END, or the pair (FIRST, END)."""
 _LINE = re.compile(r"(\S+?)([=~:])(.*)")
+_BOUNDARY = re.compile(r"(stage|record)\[\d+\]\.")
 _LIMIT = re.compile(r"(max_epochs|max_tokens|on_exhausted)\[(\d+)\]")
+_NO_LIMITS = {"max_epochs": "0", "max_tokens": "0", "on_exhausted": "continue"}
 _ESCAPED = re.compile(r"\\([0-9a-f]{2})")
 
 
@@ -27,7 +29,7 @@ class _Stage(NamedTuple):
     """What may end a stream from a row on: epochs as in Ends; None: not in the contract."""
 
     row: int
-    settled: int  # row at which its ramp is over
+    settled: int  # row at which the ramp that is in force here is over, or `row`
     epochs: Optional[int]
     epochs_in_ramp: Optional[int]  # or of the weights before it
 
@@ -93,29 +95,39 @@ class Calendar:
         later = [begin for begin in begins if begin > row]
         return max(0, len(begins) - len(later) - 1), min(later, default=None)
 
+    def _boundaries(self) -> list[tuple[int, dict[str, str]]]:
+        """The declared stages and the records, by row: row and fields; none in version 1."""
+        fields: dict[str, dict[str, str]] = {}
+        for key, value in self._fields.items():
+            if of := _BOUNDARY.match(key):
+                fields.setdefault(of[0], {})[key[of.end() :]] = value
+        begun = {name: own for name, own in fields.items() if "from" in own}
+        order = sorted(begun, key=lambda name: (int(begun[name]["from"]), name[0] == "r", name))
+        return [(int(begun[name]["from"]), begun[name]) for name in order]
+
     def _stages(self) -> list[_Stage]:
-        """The declared stages and the records, by row; none in version 1."""
-        fields, found = self._fields, list[_Stage]()
-        begins = [name for name in fields if re.fullmatch(r"(stage|record)\[\d+\]\.from", name)]
-        order = sorted(begins, key=lambda name: (int(fields[name]), name[0] == "r", name))
-        weights: set[str] = set()
+        """Of each boundary. One that sets no weights leaves a ramp as it is."""
+        found, settled = list[_Stage](), 0
+        before, weights = set[str](), set[str]()
         limits: dict[str, dict[str, str]] = {}
-        for name in order:
-            of, row, before = name[: -len("from")], int(fields[name]), weights
+        for row, fields in self._boundaries():
             for key, value in fields.items():
-                limit = _LIMIT.fullmatch(key[len(of) :])
-                if limit and key.startswith(of):
+                if limit := _LIMIT.fullmatch(key):
                     limits.setdefault(limit[2], {})[limit[1]] = value
-            own = {key[-5:-1] for key in fields if key.startswith(f"{of}weight[")}
-            weights = own or weights
-            ramp = int(fields.get(f"{of}ramp", 0))
-            ends = [_epochs_within(names, limits) for names in (weights, weights | before)]
-            found.append(_Stage(row, row + ramp, ends[0], ends[1] if ramp else ends[0]))
+            if own := {key[-5:-1] for key in fields if key.startswith("weight[")}:
+                before, weights, settled = weights, own, row + int(fields.get("ramp", 0))
+            in_ramp = weights | before if settled > row else weights
+            ends = [_epochs_within(names, limits) for names in (weights, in_ramp)]
+            found.append(_Stage(row, max(row, settled), *ends))
         return found
 
     def ends(self, row: int, epochs: int) -> Ends:
         """Of the whole stream. epochs: of the token of `row`, as epochs_of() gives them."""
-        ahead = [stage for stage in self._stages() if stage.row > row]
+        stages = self._stages()
+        ahead = [stage for stage in stages if stage.row > row]
+        begun = stages[: len(stages) - len(ahead)]
+        if begun and begun[-1].settled > row:
+            ahead.insert(0, begun[-1])
         end = ahead[-1].epochs if ahead else None
         if end is None:
             return Ends(epochs)
@@ -130,10 +142,11 @@ class Calendar:
 def _epochs_within(
     weights: Iterable[str], limits: Mapping[str, Mapping[str, str]]
 ) -> Optional[int]:
-    """See Ends. limits: of each source, by its number. As _token._epochs_2."""
+    """See Ends. limits: of each source, by its number; those of one that joined at a record are in
+    the contract as far as a later stage sets them. As _token._epochs_2."""
     if any(number not in limits for number in weights):
         return None
-    used = [limits[number] for number in weights]
+    used = [{**_NO_LIMITS, **limits[number]} for number in weights]
     most = [int(own["max_epochs"]) for own in used]
     limited = [own for own in used if int(own["max_epochs"]) or int(own["max_tokens"])]
     if any(own["on_exhausted"] != "continue" for own in limited) or len(limited) == len(used):

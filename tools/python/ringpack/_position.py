@@ -209,6 +209,7 @@ class Positioned(Attached):
         skips = add_skips(client.calendar(), self.next_row, rows, steps)
         if self._engine is not None and self._ranks.world * self._ranks.consumers_per_rank == 1:
             self._set_option("skip", skips)
+            self._length = None
             self.close()
         return skips
 
