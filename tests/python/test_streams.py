@@ -77,6 +77,17 @@ def test_a_loop_that_is_left_gives_its_last_batch_back(open_streams):
         assert next(iterator, None) is None, "an iterator that has ended stays so"
 
 
+def test_a_length_that_is_refused_leaves_no_rank_attached(make, corpora):
+    """An attached rank would hold up the others."""
+    streams = {"train": {}, "eval": {"corpus": corpora[1], "num_epochs": "endless"}}
+    with make(streams=streams) as train:
+        held = train.stream("eval")
+        for _ in range(2):
+            with pytest.raises(TypeError, match="an endless stream has no length"):
+                len(held)
+            assert held._client is None
+
+
 # ---- ranks --------------------------------------------------------------------------------------
 
 

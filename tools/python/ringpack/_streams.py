@@ -249,10 +249,11 @@ class Streamed(Passing):
 
     def __len__(self) -> int:
         was_idle = self._client is None
-        length = super().__len__()
-        if was_idle and self._parent is not None:
-            self._detach()  # S2; a position that was loaded stays
-        return length
+        try:
+            return super().__len__()
+        finally:
+            if was_idle and self._client is not None and self._parent is not None:
+                self._detach()  # S2; a position that was loaded stays
 
     def _visit(self, token: Optional[bytes], patience: Optional[float] = None) -> Left:
         """The engine's answer about a position; None: the first row.
