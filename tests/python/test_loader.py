@@ -3,6 +3,7 @@
 
 import json
 import logging
+import pathlib
 
 import numpy
 import pytest
@@ -247,6 +248,12 @@ def test_the_engines_refusal_is_the_exception(make, changes, error, text):
     with pytest.raises(error, match=text) as raised:
         make(**changes).attach()
     assert "Traceback" not in str(raised.value)
+
+
+@pytest.mark.parametrize("command", [pathlib.Path("/bin/true"), ["/bin/true", 3], {"/bin/true"}])
+def test_words_of_a_command(make, command):
+    with make(alert_command=command) as loader:
+        assert next(loader).first_row == 0
 
 
 @pytest.mark.parametrize(

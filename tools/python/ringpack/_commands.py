@@ -68,9 +68,9 @@ def engine_command(
 
 def _check_words(command: Any) -> None:
     """An option has the words of a command with commas between them."""
-    words = [] if command is None or isinstance(command, str) else command
-    for word in words:
-        if "," in os.fspath(word):
+    is_list = isinstance(command, (set, Sequence)) and not isinstance(command, (str, bytes))
+    for word in command if is_list else []:
+        if "," in option_text(word):
             raise UsageError(
                 f"alert_command: {word!r}: a word of a command cannot contain a comma",
                 "put it into a script",
