@@ -2,6 +2,7 @@
 """The iterators of ringpack.megatron, read by get_batch functions of Megatron."""
 
 import importlib.util
+import json
 import os
 from types import SimpleNamespace
 
@@ -167,6 +168,17 @@ def test_a_validation_has_the_length_of_the_present_stage(program, alone, corpor
     train, valid, _ = ringpack.megatron.dataloaders(args, seq_len=32, **options)
     with train.loader, valid.loader:
         assert next(train)["tokens"].shape == next(valid)["tokens"].shape == (2, 64)
+
+
+def test_stages_of_a_config_file(program, alone, corpora, folder):
+    keys = {"corpus": str(corpora[0]), "seq_len": 32, "stream_version": 2}
+    keys["stages"] = [{"until": "2 steps"}, {"seq_len": 64}]
+    (folder / "c.yaml").write_text(json.dumps(keys))
+    args = SimpleNamespace(**{**FORM, "seq_length": 64}, consumed_train_samples=16)
+    options = {"config": folder / "c.yaml", "run_dir": folder, "seq_len": None}
+    train = ringpack.megatron.dataloaders(args, **options)[0]
+    with train.loader:
+        assert next(train)["tokens"].shape == (2, 64) and train.loader.next_row == 18
 
 
 def test_the_older_name_of_consumers_per_rank(program, alone, corpora, folder, monkeypatch):

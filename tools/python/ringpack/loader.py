@@ -63,7 +63,8 @@ class Loader(Streamed):
     corpus: a path, a list of paths, or of dicts with the keys of a source of the config. UsageError
         for rows in memory (a Dataset, a DataFrame, ...).
     seq_len: tokens per row, of the first stage. CheckpointMismatchError if the engine has another
-        one, unless `stages` or `streams` are given.
+        one, unless `stages` or `streams` are given here: where a config file has stages that change
+        it, leave it out.
     batch_size: rows per batch of this rank. CheckpointMismatchError if the engine has another one.
     dp_rank, dp_world_size: rank, and number of ranks; both or neither (UsageError). Default: from
         the launcher, torch.distributed or jax.distributed, else 0 of 1.
