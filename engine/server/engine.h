@@ -64,7 +64,7 @@ struct rp_connection {
     enum rp_awaited awaits;
     struct rp_deferred_attach *deferred; /* the attach */
 };
-#define RP_OTHER_PEERS_MAX 1024u /* connections beyond those of all seats */
+#define RP_OTHER_PEERS_MAX 1024u /* connections in addition to one for each seat */
 
 /* The states of a save, in this order. A thread of the save reaches a state first; the engine's
  * thread follows, and does its own part of the state (rp_engine_continue_save). */

@@ -148,7 +148,7 @@ def test_a_training_ends_and_does_not_begin_again(program, alone, corpora, folde
 def test_rows_of_another_length_are_refused(
     program, alone, corpora, folder, seq_length, consumed, found
 ):
-    """The command of a stage after its end, and that of the next one before its begin."""
+    """The command of a stage after its end, and the command of the next stage before its begin."""
     args = SimpleNamespace(**{**FORM, "seq_length": seq_length}, consumed_train_samples=consumed)
     stages = [{"until": "2 steps"}, {"seq_len": 64}]
     options = {"corpus": corpora[0], "run_dir": folder, "stages": stages, "seq_len": 32}

@@ -72,7 +72,7 @@ struct rp_snapshot {
 RP_MUST_CHECK int rp_snapshot_resize(struct rp_snapshot *snapshot, struct rp_error *error);
 void rp_snapshot_free(struct rp_snapshot *snapshot);
 
-/** The waiting pieces: those of the FIFO, then of the pool, then of open rows. */
+/** The waiting pieces: first the FIFO, then the pool, then open rows. */
 static inline uint64_t rp_snapshot_pieces(const struct rp_snapshot *snapshot)
 {
     return (uint64_t)snapshot->fifo_count + snapshot->pool_count + snapshot->open_piece_count;

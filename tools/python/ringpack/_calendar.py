@@ -142,8 +142,8 @@ class Calendar:
 def _epochs_within(
     weights: Iterable[str], limits: Mapping[str, Mapping[str, str]]
 ) -> Optional[int]:
-    """See Ends. limits: of each source, by its number; those of one that joined at a record are in
-    the contract as far as a later stage sets them. As _token._epochs_2."""
+    """See Ends. limits: of each source, by its number; a source that joined at a record has only
+    the limits that a later stage sets. As _token._epochs_2."""
     if any(number not in limits for number in weights):
         return None
     used = [{**_NO_LIMITS, **limits[number]} for number in weights]

@@ -26,7 +26,7 @@ _LENGTHS = ("cu_seqlens", "max_seqlen")
 
 class Batches:
     """Micro-batches as get_batch() reads them: each is a dict, which the caller may keep and
-    change. Those of a validation begin again at the first row after the end; those of a training
+    change. In a validation they begin again at the first row after the end; in a training they
     end, also where a stage ends whose rows have another seq_len. UsageError for rows of another
     length than seq_length."""
 

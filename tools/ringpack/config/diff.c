@@ -15,7 +15,7 @@
 
 #define SHARDS "shards"
 #define TEXT_BYTES RP_KEYS_STAGE_BYTES /* no value is longer than a file of a config */
-#define SHOWN_BYTES 400u               /* the part of a longer value that is shown */
+#define SHOWN_BYTES 400u               /* shown of a longer value, around its first difference */
 
 struct differences {
     json_t *list; /* NULL = print lines */
