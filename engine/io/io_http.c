@@ -18,8 +18,7 @@
  * Unlike the read of a file, a request can be dropped: an engine that stops does not wait for a
  * server.
  *
- * Invariant: a slot is used from submit until its result is taken. Its parts are at the files'
- * method or at the server; at most one part of a read is a request. */
+ * Invariant: at most one part of a read is a request. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,6 +42,19 @@
 /* Parts of a read. A tag of the files' method contains the part and the number of the slot. */
 enum part { WHOLE_FILE, HEAD, TAIL, PARTS };
 
+/* The state of a slot. Each change is made by one function:
+ *
+ *   FREE       no read. start: FILES
+ *   FILES      nothing was requested; parts may be at the files' method.
+ *              waits_for_fill: FILLING; request: AT_SERVER; finish: FREE
+ *   FILLING    no part is in flight: the read waits for a fill, until fill_until_ns.
+ *              waits_for_fill: FILES; finish, if requests are dropped: FREE
+ *   AT_SERVER  its request is in flight, and other parts may be. leave_server: REPLIED or DROPPED
+ *   REPLIED    its request is done; other parts may be at the files' method.
+ *              request, if a cached page was damaged: AT_SERVER; finish: FREE
+ *   DROPPED    as REPLIED, but the engine stops: the read fails. finish: FREE */
+enum slot_state { FREE, FILES, FILLING, AT_SERVER, REPLIED, DROPPED };
+
 struct slot {
     struct rp_object_request request;
     const struct rp_http_object *of;
@@ -50,11 +62,9 @@ struct slot {
     uint32_t bytes;         /* bytes of the read, up to the end of the object */
     struct rp_cache_held held;
     uint32_t parts_left;
-    bool is_used;
-    bool is_requested, is_at_server; /* a part was requested; it is in flight */
-    bool is_damaged;                 /* a cached page does not match its hash */
-    bool is_dropped;                 /* the engine stops */
-    uint64_t fill_until_ns;          /* not 0: waits for a fill, with no part in flight */
+    enum slot_state state;
+    bool is_damaged;        /* a cached page does not match its hash */
+    uint64_t fill_until_ns; /* FILLING: waits at most so long */
 };
 
 struct http {
@@ -132,14 +142,16 @@ static void http_use_region(void *self, void *region, size_t bytes)
 
 static void finish(struct http *http, struct slot *slot, int64_t value)
 {
-    RP_ASSERT(http->result_count < http->depth && slot->is_used);
+    RP_ASSERT(http->result_count < http->depth);
+    RP_ASSERT(slot->state != FREE && slot->state != AT_SERVER);
     http->results[http->result_count].tag = slot->read.tag;
     http->results[http->result_count++].value = value;
-    slot->is_used = false;
+    slot->state = FREE;
 }
 
 static void request(struct http *http, struct slot *slot, uint32_t first, uint32_t last)
 {
+    RP_ASSERT(slot->state == FILES || slot->state == REPLIED);
     slot->request = (struct rp_object_request){.kind = RP_REQUEST_RANGE,
                                                .object = slot->of->object,
                                                .offset = slot->read.offset + first,
@@ -147,7 +159,7 @@ static void request(struct http *http, struct slot *slot, uint32_t first, uint32
                                                .buffer = (uint8_t *)slot->read.buffer + first,
                                                .total = slot->of->bytes,
                                                .expected = slot->of->identity};
-    slot->is_requested = slot->is_at_server = true;
+    slot->state = AT_SERVER;
     slot->parts_left++;
     http->at_server++;
     if (slot->of->kept && !http->options.is_fill)
@@ -155,10 +167,10 @@ static void request(struct http *http, struct slot *slot, uint32_t first, uint32
     rp_requests_start(http->requests, &slot->request);
 }
 
-static void leave_server(struct http *http, struct slot *slot)
+static void leave_server(struct http *http, struct slot *slot, enum slot_state state)
 {
-    RP_ASSERT(slot->is_at_server);
-    slot->is_at_server = false;
+    RP_ASSERT(slot->state == AT_SERVER && (state == REPLIED || state == DROPPED));
+    slot->state = state;
     if (slot->of->kept && !http->options.is_fill)
         rp_entry_request_ends(slot->of->kept);
 }
@@ -187,12 +199,14 @@ static bool waits_for_fill(struct http *http, struct slot *slot)
     bool is_filling = !http->options.is_fill &&
                       rp_entry_is_filling(kept, slot->read.offset, slot->bytes);
     slot->held = rp_entry_view(kept, slot->read.offset, slot->bytes);
-    uint64_t until_ns = slot->fill_until_ns ? slot->fill_until_ns : rp_now_ns() + FILL_WAIT_NS;
+    bool has_waited = slot->state == FILLING;
+    uint64_t until_ns = has_waited ? slot->fill_until_ns : rp_now_ns() + FILL_WAIT_NS;
     bool waits = is_filling && slot->held.head + slot->held.tail < slot->bytes &&
                  rp_now_ns() < until_ns;
     http->at_fills += waits;
-    http->at_fills -= slot->fill_until_ns != 0;
-    slot->fill_until_ns = waits ? until_ns : 0;
+    http->at_fills -= has_waited;
+    slot->state = waits ? FILLING : FILES;
+    slot->fill_until_ns = until_ns;
     return waits;
 }
 
@@ -218,9 +232,9 @@ static void start(struct http *http, const struct rp_io_read *read)
 {
     const struct rp_http_object *it = (const struct rp_http_object *)read->object;
     struct slot *slot = http->slots;
-    while (slot->is_used)
+    while (slot->state != FREE)
         slot++;
-    *slot = (struct slot){.of = it, .read = *read, .is_used = true};
+    *slot = (struct slot){.of = it, .read = *read, .state = FILES};
     if (!it->object) {
         read_file(http, slot, WHOLE_FILE, it->file.fd, read->offset, 0, read->bytes);
         return;
@@ -243,9 +257,9 @@ static int http_submit(void *self, const struct rp_io_read *reads, unsigned coun
 /* A failed request is final, so its code must not be one that io.c retries. */
 static int64_t result_of(const struct slot *slot)
 {
-    if (slot->is_dropped)
+    if (slot->state == DROPPED)
         return -ECANCELED;
-    if (!slot->is_requested || slot->request.error.code == 0)
+    if (slot->state == FILES || slot->request.error.code == 0)
         return slot->bytes;
     rp_object_fail(slot->request.object, &slot->request.error);
     return -EREMOTEIO;
@@ -342,7 +356,7 @@ static void take_requests(struct http *http, bool wait)
     for (unsigned i = 0; i < count; i++) {
         struct slot *slot = (struct slot *)(void *)done[i];
         RP_STATIC_ASSERT(offsetof(struct slot, request) == 0, "a request is the head of its slot");
-        leave_server(http, slot);
+        leave_server(http, slot, REPLIED);
         finish_part(http, slot);
     }
     http->retries = rp_requests_retries(http->requests);
@@ -356,14 +370,11 @@ static void drop_requests(struct http *http)
     http->at_server = 0;
     for (uint32_t i = 0; i < http->depth; i++) {
         struct slot *slot = &http->slots[i];
-        if (!slot->is_used || (!slot->is_at_server && !slot->fill_until_ns))
-            continue;
-        slot->is_dropped = true;
-        if (slot->fill_until_ns) {
+        if (slot->state == FILLING) {
             http->at_fills--;
             finish(http, slot, -ECANCELED);
-        } else {
-            leave_server(http, slot);
+        } else if (slot->state == AT_SERVER) {
+            leave_server(http, slot, DROPPED);
             finish_part(http, slot);
         }
     }
@@ -373,7 +384,7 @@ static void drop_requests(struct http *http)
 static void poll_fills(struct http *http)
 {
     for (uint32_t i = 0; i < http->depth && http->requests; i++)
-        if (http->slots[i].is_used && http->slots[i].fill_until_ns)
+        if (http->slots[i].state == FILLING)
             read_object(http, &http->slots[i]);
     if (http->at_fills && !http->at_server && !http->at_files && !http->queued)
         rp_sleep_ns(POLL_MS * 1000000u / 2);
