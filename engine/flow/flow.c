@@ -180,9 +180,9 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan,
                           struct rp_ring *rings)
 {
     const struct rp_flow_options *o = &flow->options;
-    if (flow->has_run) /* a new arena is zero, and its pages are not touched before they are used */
+    if (flow->flow_state != RP_FLOW_NEW)
         rp_arena_reset(&flow->arena);
-    flow->has_run = true;
+    flow->flow_state = RP_FLOW_RUNNING;
     flow->wake_at = UINT64_MAX;
     for (uint32_t r = 0; r < o->rank_count; r++) {
         RP_ASSERT(batch <= rings[r].tail);
@@ -260,11 +260,10 @@ int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, const struct rp_ro
                   struct rp_error *error)
 {
     const struct rp_flow_options *o = &flow->options;
-    RP_ASSERT(!flow->running && !flow->is_parked);
+    RP_ASSERT(!rp_flow_runs(flow));
     RP_ASSERT(plan && rings);
     prepare_start(flow, plan, numbering, batch, rings);
     int code = start_planning(flow, before, error);
-    flow->running = true;
     for (uint32_t i = 0; i < o->packers; i++)
         flow->packers[i].deaths = 0; /* ticket numbers restart */
     if (code >= 0) /* processes first: a child is forked before the threads of this start exist */
@@ -294,19 +293,19 @@ static void order_stop(struct rp_flow *flow)
 
 void rp_flow_abandon(struct rp_flow *flow)
 {
-    for (uint32_t r = 0; flow->running && r < flow->options.rank_count; r++)
+    for (uint32_t r = 0; rp_flow_runs(flow) && r < flow->options.rank_count; r++)
         if (flow->catch_up[r])
             order_stop(flow->catch_up[r]);
-    if (flow->running)
+    if (rp_flow_runs(flow))
         order_stop(flow);
 }
 
 void rp_flow_stop(struct rp_flow *flow)
 {
-    if (!flow->running)
+    if (!rp_flow_runs(flow))
         return;
     /* the caller has the turn, so no thread publishes, and every batch is announced */
-    RP_ASSERT(!flow->is_parked);
+    RP_ASSERT(flow->flow_state == RP_FLOW_RUNNING);
     RP_ASSERT(rp_a32_load_relaxed(&flow->deliver.unannounced) == 0);
     for (uint32_t r = 0; r < flow->options.rank_count; r++)
         drop_catch_up(flow, r);
@@ -316,7 +315,7 @@ void rp_flow_stop(struct rp_flow *flow)
     for (uint32_t i = 0; i < flow->options.readers; i++)
         rp_fetcher_join(&flow->fetchers[i]);
     join_packers(flow);
-    flow->running = false;
+    flow->flow_state = RP_FLOW_STOPPED;
 }
 
 /* ---- another ring in the place of one -------------------------------------------------------- */
@@ -324,7 +323,7 @@ void rp_flow_stop(struct rp_flow *flow)
 void rp_flow_pause_packers(struct rp_flow *flow)
 {
     struct rp_arena_words *words = flow->arena.words;
-    RP_ASSERT(flow->running && !flow->is_parked);
+    RP_ASSERT(flow->flow_state == RP_FLOW_RUNNING);
     rp_a32_store_release(&words->stop, RP_ARENA_STOPS_PACKERS);
     rp_event_signal(&words->ready);
     rp_event_signal(&words->space);
@@ -378,7 +377,7 @@ static int caught_up_failure(const struct rp_flow *flow, struct rp_error *error)
 
 int rp_flow_deliver(struct rp_flow *flow, struct rp_error *error)
 {
-    RP_ASSERT(flow->running);
+    RP_ASSERT(flow->flow_state == RP_FLOW_RUNNING);
     int code = caught_up_failure(flow, error);
     if (code >= 0)
         code = watch_prefault(flow, error);
@@ -416,9 +415,9 @@ static void share_wake_up(struct rp_flow *flow)
 
 bool rp_flow_park(struct rp_flow *flow)
 {
-    RP_ASSERT(!flow->is_parked);
+    RP_ASSERT(flow->flow_state == RP_FLOW_RUNNING);
     share_wake_up(flow);
-    flow->is_parked = true;
+    flow->flow_state = RP_FLOW_PARKED;
     bool is_parked = rp_deliver_park(&flow->deliver);
     for (uint32_t r = 0; r < flow->options.rank_count; r++)
         if (flow->catch_up[r])
@@ -428,9 +427,9 @@ bool rp_flow_park(struct rp_flow *flow)
 
 void rp_flow_unpark(struct rp_flow *flow)
 {
-    if (!flow->is_parked)
+    if (flow->flow_state != RP_FLOW_PARKED)
         return;
-    flow->is_parked = false;
+    flow->flow_state = RP_FLOW_RUNNING;
     for (uint32_t r = 0; r < flow->options.rank_count; r++)
         if (flow->catch_up[r])
             rp_flow_unpark(flow->catch_up[r]);
@@ -441,7 +440,7 @@ void rp_flow_unpark(struct rp_flow *flow)
 
 void rp_flow_request_revalidation(struct rp_flow *flow)
 {
-    if (!flow->running)
+    if (!rp_flow_runs(flow))
         return;
     rp_revalidation_request(&flow->revalidation);
     rp_event_signal(&flow->arena.words->retired_event);

@@ -12,7 +12,19 @@
 #include "flow/flow.h"
 #include "flow/packer.h"
 
+/* Written by flow.c only (tests/tidy checks that).
+ *
+ *   NEW      it has not run: the pages of its arena are zero and untouched. rp_flow_start: RUNNING
+ *   RUNNING  its stages run, and its caller delivers.
+ *            rp_flow_park: PARKED; rp_flow_stop, or a failure to start or resume: STOPPED
+ *   PARKED   as RUNNING, but packer threads deliver. rp_flow_unpark: RUNNING
+ *   STOPPED  no stage runs. rp_flow_start: RUNNING
+ *
+ * Packers are paused only while it is RUNNING; packers read that in words->stop (ticket.h). */
+enum rp_flow_state { RP_FLOW_NEW, RP_FLOW_RUNNING, RP_FLOW_PARKED, RP_FLOW_STOPPED };
+
 struct rp_flow {
+    enum rp_flow_state flow_state;
     struct rp_flow_options options;
     struct rp_arena arena;
     struct rp_prefault prefault;
@@ -36,10 +48,13 @@ struct rp_flow {
     struct rp_error caught_up_error;
     uint64_t wake_at; /* the last argument of rp_flow_wake_at */
     uint64_t packers_replaced;
-    bool running, has_run, is_parked;
     int wake_fd;
 };
 
+static inline bool rp_flow_runs(const struct rp_flow *flow)
+{
+    return flow->flow_state == RP_FLOW_RUNNING || flow->flow_state == RP_FLOW_PARKED;
+}
 /** Add the counts of the flow's own stages. */
 void rp_flow_add_counts(const struct rp_flow *flow, struct rp_flow_counts *counts);
 /** Free everything that rp_flow_open has made. No stage may run. */

@@ -109,25 +109,25 @@ static bool may_be_overwritten(const struct rp_flow *flow, uint64_t position)
 struct rp_row_state rp_flow_state_at(const struct rp_flow *flow, uint64_t position)
 {
     struct rp_row_state kept = {.token = NULL};
-    RP_ASSERT(!flow->is_parked);
+    RP_ASSERT(flow->flow_state != RP_FLOW_PARKED);
     for (uint32_t r = 0; r < flow->options.rank_count && !kept.token; r++)
         if (flow->catch_up[r])
             kept = rp_flow_state_at(flow->catch_up[r], position);
-    if (kept.token || (flow->running && may_be_overwritten(flow, position)))
+    if (kept.token || (rp_flow_runs(flow) && may_be_overwritten(flow, position)))
         return kept;
     return rp_arena_state_at(&flow->arena, position);
 }
 
 void rp_flow_forget_states(struct rp_flow *flow)
 {
-    RP_ASSERT(!flow->running);
+    RP_ASSERT(!rp_flow_runs(flow));
     for (uint32_t i = 0; i < flow->arena.state_count; i++)
         rp_a64_store_relaxed(&rp_arena_state(&flow->arena, i)->position, 0);
 }
 
 void rp_flow_forget_states_after(struct rp_flow *flow, uint64_t row)
 {
-    RP_ASSERT(!flow->running);
+    RP_ASSERT(!rp_flow_runs(flow));
     for (uint32_t i = 0; i < flow->arena.state_count; i++) {
         struct rp_state_slot *slot = rp_arena_state(&flow->arena, i);
         if (slot->next_row > row)
@@ -198,7 +198,7 @@ void rp_flow_continue_counts(struct rp_flow *flow, struct rp_flow *stopped)
 
 void rp_flow_hold(struct rp_flow *flow, uint64_t batch)
 {
-    RP_ASSERT(!flow->is_parked && !flow->deliver.held);
+    RP_ASSERT(flow->flow_state != RP_FLOW_PARKED && !flow->deliver.held);
     flow->deliver.held_batch = batch;
     flow->deliver.held_ticket = flow->deliver.next_ticket;
     flow->deliver.held = true;
@@ -210,7 +210,7 @@ void rp_flow_hold(struct rp_flow *flow, uint64_t batch)
 void rp_flow_release_hold(struct rp_flow *flow)
 {
     flow->deliver.held = false;
-    if (flow->running) {
+    if (rp_flow_runs(flow)) {
         rp_a64_store_release(&flow->arena.words->retired, flow->deliver.next_ticket);
         rp_event_signal(&flow->arena.words->retired_event);
         (void)rp_deliver_free_slots(&flow->deliver);
@@ -282,7 +282,7 @@ struct rp_oldest_ticket rp_flow_oldest_ticket(const struct rp_flow *flow, uint32
         oldest.full_ring = oldest.full_ring == RP_NO_RING ? RP_NO_RING : ring;
         return oldest;
     }
-    if (!flow->running || d->phase == RP_STREAM_ENDED)
+    if (!rp_flow_runs(flow) || d->phase == RP_STREAM_ENDED)
         return oldest;
     uint64_t number = d->next_ticket;
     const struct rp_ticket *ticket = rp_arena_ticket(&flow->arena, number);

@@ -102,7 +102,6 @@ static void begin_with(uint32_t rings, uint32_t tickets, uint32_t slots, bool pr
                                             .packers = 1,
                                             .token_limit = 1000,
                                             .wake_fd = flow->wake_fd};
-    flow->running = true;
 }
 
 static void begin_threads(void)
@@ -171,7 +170,7 @@ static void begin_behind(uint64_t first)
     behind->catch_up = &own.behind_catch_up;
     behind->is_left_out = &own.behind_aside;
     behind->costs.ranks = &own.behind_costs;
-    behind->running = true;
+    behind->flow_state = RP_FLOW_RUNNING;
     behind->wake_fd = flow->wake_fd;
     behind->deliver = (struct rp_deliver){.options = &behind->options,
                                           .wake_fd = flow->wake_fd,

@@ -130,14 +130,15 @@ def prefix(files):
 
 @rule({"engine/server/attach.c": "void f(void)\n{\n    seat->seat_state = RP_SEAT_VACANT;\n}\n"})
 def states(files):
-    """The states of seats and of engines are written in one place."""
+    """The states of seats, of engines and of flows are written in one place."""
     owners = {"seat": ("engine/server/seat.c", "tests/unit/test_seat.c"),
-              "life": ("engine/server/life.c", "tests/")}
+              "life": ("engine/server/life.c", "tests/"),
+              "flow": ("engine/flow/flow.c", "tests/model/")}
     for path, number, line in code_lines(files, *C_SOURCE):
-        found = re.search(r"\b(seat|life)_state\s*(=(?!=)|\+\+|--)", line)
+        found = re.search(r"\b(seat|life|flow)_state\s*(=(?!=)|\+\+|--)", line)
         if found and not path.startswith(owners[found[1]]):
             yield Finding(path, number,
-                          f"call rp_{found[1]}_transition: the state has one writer")
+                          f"the state has one writer, {owners[found[1]][0]}: call its functions")
 
 
 # The parts of struct rp_engine, the files that write them, and the structs that they consist of.
