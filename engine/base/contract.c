@@ -115,13 +115,23 @@ static const struct rule *find_rule(const char *name)
     return unknown_rule;
 }
 
+static const char *key_of(const struct rule *rule)
+{
+    return rule->kind == KIND_KEY && rule->words ? rule->words : rule->name;
+}
+
+const char *rp_contract_key(const char *name)
+{
+    const struct rule *rule = find_rule(name);
+    return rule == unknown_rule ? name : key_of(rule);
+}
+
 unsigned rp_contract_may_differ(const char *key)
 {
-    const struct rule *rule = find_rule(key);
-    for (size_t i = 0; rule == unknown_rule && i < RP_ARRAY_COUNT(rules); i++)
-        if (rules[i].kind == KIND_KEY && rules[i].words && !strcmp(rules[i].words, key))
-            rule = &rules[i];
-    return rule == unknown_rule ? UINT_MAX : rule->may_differ;
+    for (const struct rule *rule = rules; rule < unknown_rule; rule++)
+        if (!strcmp(key_of(rule), key))
+            return rule->may_differ;
+    return UINT_MAX;
 }
 
 /* ---- making and reading ---------------------------------------------------------------------- */

@@ -73,9 +73,11 @@ RP_MUST_CHECK int rp_contract_compare(const struct rp_contract *had, const struc
                                       const struct rp_contract_sides *sides,
                                       struct rp_error *error);
 
-/** The moments (bits of enum rp_contract_moment) that allow a field to differ. UINT_MAX, all of
- * them, for a name that is none of a contract's fields. */
-unsigned rp_contract_may_differ(const char *name);
+/** The key of a config that sets a field: `row_gap` for `fill`, else the field's own name. */
+const char *rp_contract_key(const char *name);
+/** The moments (bits of enum rp_contract_moment) that allow the field of a key to differ. UINT_MAX,
+ * all of them, for a key without a field. */
+unsigned rp_contract_may_differ(const char *key);
 
 /** Whether the contract has the full fingerprint of the corpus, which needs sidecars of all shards.
  * Two contracts that have it are compared by it, others only by the sampled fingerprint. */

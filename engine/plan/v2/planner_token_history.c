@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/contract.h"
 #include "base/mem.h"
 #include "plan/v2/planner_token_format.h"
 
@@ -127,21 +128,6 @@ static int compare_lines(const struct line *a, const struct line *b)
     return order != 0 ? order : a->name_bytes - b->name_bytes;
 }
 
-struct name {
-    const char *at;
-    int bytes;
-};
-
-/* The key that a config has for the field of a line. */
-static struct name key_of(const struct line *line)
-{
-    static const char field[] = "fill", key[] = "row_gap";
-    bool is_gap = line->name_bytes == sizeof field - 1 &&
-                  !memcmp(line->name, field, sizeof field - 1);
-    return is_gap ? (struct name){key, sizeof key - 1}
-                  : (struct name){line->name, line->name_bytes};
-}
-
 /* Refuse the first line that only one of both has, or with another value; 0 without one. */
 static int compare_stages(const struct rp_token2_resume *resume, const struct entry *had,
                           const struct entry *has)
@@ -153,15 +139,16 @@ static int compare_stages(const struct rp_token2_resume *resume, const struct en
         bool equal = order == 0 && x.value_bytes == y.value_bytes &&
                      memcmp(x.value, y.value, (size_t)x.value_bytes) == 0;
         const struct line *line = order <= 0 ? &x : &y;
-        struct name name = key_of(line);
+        char name[RP_HISTORY_MAX + 1];
+        snprintf(name, sizeof name, "%.*s", line->name_bytes, line->name);
         if (!equal)
             return rp_fail(
                 resume->error, -RP_E_MISMATCH,
                 "the run is unchanged; set it back: a stage that is begun never changes. To "
                 "change it from here on, add a stage",
-                "%.*s of the stage from row %" PRIu64
+                "%s of the stage from row %" PRIu64
                 " differs: the state has %.*s, this run has %.*s",
-                name.bytes, name.at, had->from, order <= 0 ? x.value_bytes : 4,
+                rp_contract_key(name), had->from, order <= 0 ? x.value_bytes : 4,
                 order <= 0 ? x.value : "none", order >= 0 ? y.value_bytes : 4,
                 order >= 0 ? y.value : "none");
         a = end_of_line(a);
