@@ -108,7 +108,8 @@ status 1 "source web: shards|(201 shards) number 201: last.bin|number 201: other
 status 1 "(200 shards) number 201: (not there)" "$ringpack" config diff shorter.yaml long.yaml
 echo 'sources: [{name: web, shards: ["a,b"]}]' >comma.yaml
 echo 'sources: [{name: web, shards: [a, b]}]' >commas.yaml
-status 1 "source web: shards" "$ringpack" config diff comma.yaml commas.yaml
+status 1 "source web: shards|- a,b|(2 shards) number 1: a" \
+    "$ringpack" config diff comma.yaml commas.yaml
 # The order of sources is part of the plan of version 1.
 echo 'sources: [{name: web, path: a.bin}, {name: book, path: b.bin}]' >order.yaml
 echo 'sources: [{name: book, path: b.bin}, {name: web, path: a.bin}]' >other.yaml

@@ -76,17 +76,19 @@ static int64_t find_source(const struct rp_config *config, const char *name)
     return -1;
 }
 
-/* Entry `i` of the list of shards, and how many entries there are. */
+/* Entry `i` of the list of shards, and the number of entries unless there is one. */
 static void write_shard(const struct rp_config_source *source, uint32_t i,
                         char text[RP_KEYS_VALUE_BYTES])
 {
-    snprintf(text, RP_KEYS_VALUE_BYTES, "(%" PRIu32 " shards) number %" PRIu32 ": %s",
-             source->shard_count, i + 1,
-             i < source->shard_count ? source->shards[i] : "(not there)");
+    const char *shard = i < source->shard_count ? source->shards[i] : "(not there)";
+    if (source->shard_count == 1)
+        snprintf(text, RP_KEYS_VALUE_BYTES, "%s", shard);
+    else
+        snprintf(text, RP_KEYS_VALUE_BYTES, "(%" PRIu32 " shards) number %" PRIu32 ": %s",
+                 source->shard_count, i + 1, shard);
 }
 
-/* The texts of long lists are cut, so the lists themselves are compared. If the texts are the same,
- * the first entry that differs is shown. */
+/* The entries are compared, and the first that differs is shown: a comma may be part of a name. */
 static void compare_shards(struct differences *found, const char *what,
                            const struct rp_config_source *had, const struct rp_config_source *has)
 {
@@ -96,12 +98,8 @@ static void compare_shards(struct differences *found, const char *what,
         i++;
     if (i == had->shard_count && i == has->shard_count)
         return;
-    rp_config_source_value_text(had, SHARDS, first, sizeof first);
-    rp_config_source_value_text(has, SHARDS, second, sizeof second);
-    if (!strcmp(first, second)) {
-        write_shard(had, i, first);
-        write_shard(has, i, second);
-    }
+    write_shard(had, i, first);
+    write_shard(has, i, second);
     note(found, what, first, second, rp_keys_of_source_at_resume(SHARDS));
 }
 
