@@ -16,7 +16,7 @@
 #pragma GCC diagnostic ignored "-Wshadow"
 extern "C" {
 #include "base/mem.h"
-#include "checkpoint/dir.h"
+#include "checkpoint/checkpoint.h"
 }
 #pragma GCC diagnostic pop
 
@@ -77,7 +77,8 @@ void save(benchmark::State &state)
     info.contents_end_row = 1;
     rp_checkpoint_dir *dir;
     rp_error error;
-    if (rp_checkpoint_dir_open(&dir, path.c_str(), 2, nullptr, &error) < 0) {
+    const rp_checkpoint_place place = {path.c_str(), nullptr, 2, true, nullptr, 0};
+    if (rp_checkpoint_dir_begin(&dir, &place, &error) < 0) {
         state.SkipWithError(error.message);
         return;
     }
@@ -158,7 +159,8 @@ void open_and_verify(benchmark::State &state)
     info.contents_end_row = 1;
     rp_checkpoint_dir *dir;
     rp_error error;
-    if (rp_checkpoint_dir_open(&dir, path.c_str(), 2, nullptr, &error) < 0 ||
+    const rp_checkpoint_place place = {path.c_str(), nullptr, 2, true, nullptr, 0};
+    if (rp_checkpoint_dir_begin(&dir, &place, &error) < 0 ||
         rp_checkpoint_save(dir, &info, parts, 2, &file, &error) < 0) {
         state.SkipWithError(error.message);
         return;

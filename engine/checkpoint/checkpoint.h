@@ -86,14 +86,25 @@ void rp_growing_section_close(
 /* ---- a directory of checkpoints -------------------------------------------------------------- */
 
 struct rp_checkpoint_dir;
+struct rp_storage;
+
+struct rp_checkpoint_place {
+    const char *path;
+    const char *copy_path; /* the mirror; NULL = none */
+    uint32_t keep;         /* 2 to 1000 positions */
+    /* Only tests set these. */
+    bool trials_in_turn; /* the call waits for each trial: all calls of storage are in order */
+    struct rp_storage *storage; /* outlives the handle; NULL = the operating system */
+    size_t buffer_bytes;        /* of writes, a multiple of 8192; 0 = RP_WRITER_BUFFER_BYTES */
+};
 
 /** Open a directory for writing: make it (0700), lock it (-RP_E_BUSY with the holder's pid), remove
  * temporary files that a killed run left, and begin a trial: a test file is written with all the
  * steps of a save, on a thread of its own, so that a read-only or full disk is an error at the
- * start and not at the first save. keep: 2 to 1000 positions. A forked child inherits the lock, so
- * a child that may outlive this process must be forked before the directory is opened. */
-RP_MUST_CHECK int rp_checkpoint_dir_begin(struct rp_checkpoint_dir **dir_out, const char *path,
-                                          uint32_t keep, const char *copy_path /* NULL */,
+ * start and not at the first save. A forked child inherits the lock, so a child that may outlive
+ * this process must be forked before the directory is opened. */
+RP_MUST_CHECK int rp_checkpoint_dir_begin(struct rp_checkpoint_dir **dir_out,
+                                          const struct rp_checkpoint_place *place,
                                           struct rp_error *error);
 /** Wait for the trial, and return whether checkpoints can be saved, also in the mirror.
  * Call it before anything that writes into the directory. On failure the handle may only be closed.

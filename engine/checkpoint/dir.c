@@ -6,7 +6,7 @@
  * to the copier. It is read back after the save was reported, and before an older file is pruned:
  * until then it does not count as verified. A sequence number is never used twice, so a file that a
  * failed attempt left behind does not disturb the next one. */
-#include "checkpoint/dir.h"
+#include "checkpoint/checkpoint.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -221,26 +221,26 @@ bool rp_checkpoint_is_saved(struct rp_checkpoint_dir *dir, const struct rp_check
     return *path_out != NULL;
 }
 
-/* If trials_go_on is set, the trials of the two directories still run when this returns; else they
- * have run in turn. */
-static int open_dir(struct rp_checkpoint_dir **dir_out, const char *path, uint32_t keep,
-                    const char *copy_path, struct rp_storage *storage, size_t buffer_bytes,
-                    bool trials_go_on, struct rp_error *error)
+int rp_checkpoint_dir_begin(struct rp_checkpoint_dir **dir_out,
+                            const struct rp_checkpoint_place *place, struct rp_error *error)
 {
     *dir_out = NULL;
     struct rp_checkpoint_dir *dir = rp_calloc(1, sizeof *dir);
     if (!dir)
-        return rp_fail(error, -ENOMEM, NULL, "%s: no memory to open it", path);
-    int code = rp_locked_dir_begin(&dir->locked, path, keep, true, storage,
-                                   buffer_bytes ? buffer_bytes : RP_WRITER_BUFFER_BYTES, error);
-    if (code == 0 && !trials_go_on)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory to open it", place->path);
+    int code = rp_locked_dir_begin(
+        &dir->locked, place->path, place->keep, true,
+        place->storage ? place->storage : &rp_storage_system,
+        place->buffer_bytes ? place->buffer_bytes : RP_WRITER_BUFFER_BYTES, error);
+    if (code == 0 && place->trials_in_turn)
         code = rp_trial_finish(&dir->locked.trial, error);
     uint64_t copied_sequence = 0;
-    if (code == 0 && copy_path)
-        code = rp_copier_open(&dir->copier, &dir->locked, copy_path, &copied_sequence, error);
-    if (code == 0 && copy_path)
+    if (code == 0 && place->copy_path)
+        code = rp_copier_open(&dir->copier, &dir->locked, place->copy_path, &copied_sequence,
+                              error);
+    if (code == 0 && place->copy_path)
         code = rp_locked_dir_rewind_copies(&dir->locked, rp_copier_target(dir->copier), error);
-    if (code == 0 && !trials_go_on)
+    if (code == 0 && place->trials_in_turn)
         code = rp_checkpoint_dir_finish_trial(dir, error);
     if (code < 0) {
         rp_checkpoint_dir_close(dir);
@@ -252,38 +252,10 @@ static int open_dir(struct rp_checkpoint_dir **dir_out, const char *path, uint32
     return 0;
 }
 
-int rp_checkpoint_dir_begin_with(struct rp_checkpoint_dir **dir_out, const char *path,
-                                 uint32_t keep, const char *copy_path, struct rp_storage *storage,
-                                 size_t buffer_bytes, struct rp_error *error)
-{
-    return open_dir(dir_out, path, keep, copy_path, storage, buffer_bytes, true, error);
-}
-
-int rp_checkpoint_dir_open_with(struct rp_checkpoint_dir **dir_out, const char *path, uint32_t keep,
-                                const char *copy_path, struct rp_storage *storage,
-                                size_t buffer_bytes, struct rp_error *error)
-{
-    return open_dir(dir_out, path, keep, copy_path, storage, buffer_bytes, false, error);
-}
-
-int rp_checkpoint_dir_begin(struct rp_checkpoint_dir **dir_out, const char *path, uint32_t keep,
-                            const char *copy_path, struct rp_error *error)
-{
-    return rp_checkpoint_dir_begin_with(dir_out, path, keep, copy_path, &rp_storage_system, 0,
-                                        error);
-}
-
 int rp_checkpoint_dir_finish_trial(struct rp_checkpoint_dir *dir, struct rp_error *error)
 {
     int code = rp_trial_finish(&dir->locked.trial, error);
     return code == 0 && dir->copier ? rp_copier_finish_trial(dir->copier, error) : code;
-}
-
-int rp_checkpoint_dir_open(struct rp_checkpoint_dir **dir_out, const char *path, uint32_t keep,
-                           const char *copy_path, struct rp_error *error)
-{
-    return rp_checkpoint_dir_open_with(dir_out, path, keep, copy_path, &rp_storage_system, 0,
-                                       error);
 }
 
 bool rp_checkpoint_dir_is_new(const struct rp_checkpoint_dir *dir)

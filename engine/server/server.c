@@ -58,8 +58,10 @@ static int open_directory(struct rp_engine *engine, struct rp_error *error)
     int code = rp_engine_check_resume(engine, error);
     if (code < 0 || !c->checkpoint_dir)
         return code;
-    code = rp_checkpoint_dir_begin(&saving->checkpoints, c->checkpoint_dir, c->checkpoint_keep,
-                                   c->checkpoint_mirror_dir, error);
+    const struct rp_checkpoint_place place = {.path = c->checkpoint_dir,
+                                              .copy_path = c->checkpoint_mirror_dir,
+                                              .keep = c->checkpoint_keep};
+    code = rp_checkpoint_dir_begin(&saving->checkpoints, &place, error);
     if (code < 0)
         return code;
     saving->checkpoint_path = realpath(c->checkpoint_dir, NULL); /* once: later the disk may hang */

@@ -23,7 +23,8 @@
 #include "base/bits.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "checkpoint/dir.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/storage.h"
 #include "log_kit.h"
 
 /* ---- a directory of the test's own, which is the working directory --------------------------- */
@@ -168,12 +169,27 @@ static inline void sample_check(const struct rp_checkpoint *checkpoint)
     assert_memory_equal(contents, sample.contents, bytes);
 }
 
+/* Open a directory; its trial has ended. */
+static inline int sample_open_with(struct rp_checkpoint_dir **dir, const char *path, uint32_t keep,
+                                   const char *copy_path, struct rp_storage *storage,
+                                   size_t buffer_bytes, struct rp_error *error)
+{
+    const struct rp_checkpoint_place place = {path, copy_path, keep, true, storage, buffer_bytes};
+    return rp_checkpoint_dir_begin(dir, &place, error);
+}
+
+static inline int sample_open(struct rp_checkpoint_dir **dir, const char *path, uint32_t keep,
+                              const char *copy_path, struct rp_error *error)
+{
+    return sample_open_with(dir, path, keep, copy_path, NULL, 0, error);
+}
+
 /* A directory with `count` checkpoints whose next_row are 10, 20, …; sequences 1, 2, … */
 static inline void sample_fill(const char *directory, unsigned count)
 {
     struct rp_error error;
     struct rp_checkpoint_dir *dir;
-    assert_int_equal(rp_checkpoint_dir_open(&dir, directory, 100, NULL, &error), 0);
+    assert_int_equal(sample_open(&dir, directory, 100, NULL, &error), 0);
     for (unsigned i = 1; i <= count; i++)
         assert_int_equal(sample_save(dir, i * 10, NULL, &error), 0);
     rp_checkpoint_dir_close(dir);

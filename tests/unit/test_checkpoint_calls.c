@@ -7,7 +7,6 @@
 
 #include "base/bits.h"
 #include "base/log.h"
-#include "checkpoint/dir.h"
 #include "storage_fakes.h"
 
 static struct rp_storage storage;
@@ -17,7 +16,7 @@ static uint64_t next_row; /* each save is of a later one */
 static int save_two(struct rp_error *error)
 {
     struct rp_checkpoint_dir *dir;
-    int code = rp_checkpoint_dir_open_with(&dir, "place", 2, copy_path, &storage, 8192, error);
+    int code = sample_open_with(&dir, "place", 2, copy_path, &storage, 8192, error);
     if (code < 0)
         return code;
     uint64_t saved = 0;

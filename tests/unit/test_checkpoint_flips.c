@@ -38,7 +38,7 @@ static uint8_t *make_file(size_t *bytes)
     memcpy(parts, sample.parts, 3 * sizeof *parts);
     parts[3] = (struct rp_checkpoint_part){RP_CHECKPOINT_CONTRACT, &pieces[0], 1, NULL};
     parts[4] = (struct rp_checkpoint_part){UNKNOWN, &pieces[1], 1, NULL};
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "flips", 3, NULL, &error), 0);
+    assert_int_equal(sample_open(&dir, "flips", 3, NULL, &error), 0);
     assert_int_equal(rp_checkpoint_save(dir, &sample.info, parts, 5, NULL, &error), 0);
     rp_checkpoint_dir_close(dir);
     assert_int_equal(

@@ -19,7 +19,7 @@ static uint8_t *sample_file(uint64_t next_row, size_t *bytes)
     struct rp_error error;
     struct rp_checkpoint_dir *dir;
     char *text;
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "file", 3, NULL, &error), 0);
+    assert_int_equal(sample_open(&dir, "file", 3, NULL, &error), 0);
     assert_int_equal(sample_save(dir, next_row, NULL, &error), 0);
     rp_checkpoint_dir_close(dir);
     assert_int_equal(rp_file_read_all("file/" FIRST, 1 << 20, &text, bytes, &error), 0);
@@ -102,7 +102,7 @@ static void test_saving_what_was_loaded_gives_the_same_bytes(void **state)
             .type = type, .pieces = &pieces[i], .piece_count = 1};
     }
     struct rp_checkpoint_dir *dir;
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "again", 3, NULL, &error), 0);
+    assert_int_equal(sample_open(&dir, "again", 3, NULL, &error), 0);
     assert_int_equal(rp_checkpoint_save(dir, &info, parts, 3, NULL, &error), 0);
     rp_checkpoint_dir_close(dir);
     rp_checkpoint_close(checkpoint);
@@ -124,7 +124,7 @@ static void test_a_state_alone_is_enough(void **state)
     char *path;
     sample_make(&sample, 5);
     sample.info.contents_end_row = 5;
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "alone", 3, NULL, &error), 0);
+    assert_int_equal(sample_open(&dir, "alone", 3, NULL, &error), 0);
     assert_int_equal(rp_checkpoint_save(dir, &sample.info, sample.parts, 1, &path, &error), 0);
     assert_int_equal(rp_checkpoint_open(&checkpoint, path, &error), 0);
     size_t bytes;
@@ -143,7 +143,7 @@ static void test_what_makes_no_sense_is_not_saved(void **state)
     struct rp_error error;
     struct rp_checkpoint_dir *dir;
     struct sample sample;
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "sense", 3, NULL, &error), 0);
+    assert_int_equal(sample_open(&dir, "sense", 3, NULL, &error), 0);
     sample_make(&sample, 5);
     assert_int_equal(rp_checkpoint_save(dir, &sample.info, sample.parts + 1, 2, NULL, &error),
                      -RP_E_USAGE);
@@ -361,7 +361,7 @@ static void expect_contents(struct sample *sample, const char *what, bool bad)
     struct rp_checkpoint_dir *dir;
     struct rp_checkpoint *checkpoint;
     char *path;
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "contents", 3, NULL, &error), 0);
+    assert_int_equal(sample_open(&dir, "contents", 3, NULL, &error), 0);
     assert_int_equal(rp_checkpoint_save(dir, &sample->info, sample->parts, 3, &path, &error), 0);
     assert_int_equal(rp_checkpoint_open(&checkpoint, path, &error), 0);
     if (rp_checkpoint_contents_bad(checkpoint) != bad)

@@ -8,7 +8,6 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "checkpoint/dir.h"
 #include "checkpoint/format.h"
 #include "storage_fakes.h"
 
@@ -103,7 +102,7 @@ static struct rp_checkpoint_dir *open_buffered(const char *path, struct rp_stora
 {
     struct rp_error error;
     struct rp_checkpoint_dir *dir;
-    if (rp_checkpoint_dir_open_with(&dir, path, 3, NULL, storage, buffer_bytes, &error) < 0)
+    if (sample_open_with(&dir, path, 3, NULL, storage, buffer_bytes, &error) < 0)
         fail_msg("%s", error.message);
     return dir;
 }

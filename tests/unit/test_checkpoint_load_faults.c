@@ -6,7 +6,6 @@
 
 #include "system_faults.h"
 
-#include "checkpoint/dir.h"
 #include "storage_fakes.h"
 
 static void prepare(void)
@@ -14,8 +13,7 @@ static void prepare(void)
     struct rp_error error;
     struct rp_checkpoint_dir *dir;
     struct rp_storage storage = fast_storage();
-    assert_int_equal(rp_checkpoint_dir_open_with(&dir, "place", 3, NULL, &storage, 8192, &error),
-                     0);
+    assert_int_equal(sample_open_with(&dir, "place", 3, NULL, &storage, 8192, &error), 0);
     for (uint64_t row = 10; row <= 30; row += 10)
         assert_int_equal(sample_save(dir, row, NULL, &error), 0);
     rp_checkpoint_dir_close(dir);

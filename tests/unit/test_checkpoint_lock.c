@@ -77,7 +77,7 @@ static void replace_lock(void)
 {
     struct rp_error error;
     remove_lock();
-    assert_int_equal(rp_checkpoint_dir_open(&other, "place", 2, NULL, &error), 0);
+    assert_int_equal(sample_open(&other, "place", 2, NULL, &error), 0);
 }
 
 static void test_a_lock_that_another_engine_replaces(void **state)
@@ -86,11 +86,11 @@ static void test_a_lock_that_another_engine_replaces(void **state)
     struct rp_error error;
     struct rp_checkpoint_dir *dir;
     before_lock = replace_lock;
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "place", 2, NULL, &error), -RP_E_BUSY);
+    assert_int_equal(sample_open(&dir, "place", 2, NULL, &error), -RP_E_BUSY);
     assert_non_null(strstr(error.message, "place: another ringpack writes here: process"));
     assert_int_equal(sample_save(other, 10, NULL, &error), 0);
     rp_checkpoint_dir_close(other);
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "place", 2, NULL, &error), 0);
+    assert_int_equal(sample_open(&dir, "place", 2, NULL, &error), 0);
     rp_checkpoint_dir_close(dir);
     remove_directory("place");
 }
@@ -102,7 +102,7 @@ static void test_a_lock_that_somebody_removes(void **state)
     struct rp_error error;
     struct rp_checkpoint_dir *dir;
     before_lock = remove_lock;
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "place", 2, NULL, &error), 0);
+    assert_int_equal(sample_open(&dir, "place", 2, NULL, &error), 0);
     assert_int_equal(sample_save(dir, 10, NULL, &error), 0);
     replace_lock();
     assert_int_equal(sample_save(dir, 20, NULL, &error), -RP_E_BUSY);
@@ -119,7 +119,7 @@ static void test_a_directory_that_is_replaced(void **state)
     struct rp_checkpoint_dir *dir;
     assert_int_equal(mkdir("place", 0700), 0);
     moving = "place";
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "place", 2, NULL, &error), 0);
+    assert_int_equal(sample_open(&dir, "place", 2, NULL, &error), 0);
     assert_int_equal(sample_save(dir, 10, NULL, &error), 0);
     assert_int_equal(newest_row("place"), 10);
     assert_int_equal(count_names("moved-away", "."), 2); /* . and .. */
@@ -134,7 +134,7 @@ static void test_inodes_that_differ_at_each_look(void **state)
     struct rp_error error;
     struct rp_checkpoint_dir *dir;
     strange_inode = (ino_t)1 << 40;
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "strange", 2, NULL, &error), 0);
+    assert_int_equal(sample_open(&dir, "strange", 2, NULL, &error), 0);
     assert_int_equal(sample_save(dir, 10, NULL, &error), 0);
     rp_checkpoint_dir_close(dir);
     strange_inode = 0;
@@ -148,7 +148,7 @@ static void test_a_file_system_without_locks(void **state)
     struct rp_checkpoint_dir *dir;
     for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
         lock_error = errors[i];
-        assert_int_equal(rp_checkpoint_dir_open(&dir, "lockless", 2, NULL, &error), -errors[i]);
+        assert_int_equal(sample_open(&dir, "lockless", 2, NULL, &error), -errors[i]);
         assert_non_null(strstr(error.message, "lockless: cannot lock it (flock)"));
         assert_non_null(strstr(error.hint, "mount the file system with locks"));
     }

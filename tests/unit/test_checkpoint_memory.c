@@ -6,7 +6,6 @@
 #include "memory_faults.h"
 
 #include "base/hash.h"
-#include "checkpoint/dir.h"
 #include "storage_fakes.h"
 
 #define CALLS_MAX 1000u /* no operation here needs as many allocations */
@@ -17,7 +16,7 @@ static struct rp_checkpoint_dir *open_one;
 static int take_directory(struct rp_error *error)
 {
     struct rp_checkpoint_dir *dir;
-    int code = rp_checkpoint_dir_open_with(&dir, "place", 3, NULL, &storage, 8192, error);
+    int code = sample_open_with(&dir, "place", 3, NULL, &storage, 8192, error);
     if (code == 0)
         rp_checkpoint_dir_close(dir);
     return code;
@@ -62,8 +61,7 @@ static void prepare(void)
 {
     struct rp_error error;
     storage = fast_storage();
-    assert_int_equal(
-        rp_checkpoint_dir_open_with(&open_one, "place", 3, NULL, &storage, 8192, &error), 0);
+    assert_int_equal(sample_open_with(&open_one, "place", 3, NULL, &storage, 8192, &error), 0);
     for (uint64_t row = 10; row <= 30; row += 10)
         assert_int_equal(sample_save(open_one, row, NULL, &error), 0);
 }

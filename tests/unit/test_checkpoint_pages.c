@@ -3,7 +3,6 @@
  * whole pages are written from their place. */
 #include "checkpoint_sample.h"
 
-#include "checkpoint/dir.h"
 #include "checkpoint/storage.h"
 
 #define WRITE_BYTES 8192u /* the writer's buffer */
@@ -61,8 +60,7 @@ static void test_pieces_at_every_place(void **state)
     assert_non_null(memory);
     for (size_t i = 0; i < MEMORY_BYTES; i++)
         memory[i] = (uint8_t)(i * 2654435761u >> 13);
-    assert_int_equal(
-        rp_checkpoint_dir_open_with(&dir, "pages", 2, NULL, &storage, WRITE_BYTES, &error), 0);
+    assert_int_equal(sample_open_with(&dir, "pages", 2, NULL, &storage, WRITE_BYTES, &error), 0);
     for (size_t p = 0; p < RP_ARRAY_COUNT(places); p++)
         for (size_t s = 0; s < RP_ARRAY_COUNT(sizes); s++) {
             bool on_pages = places[p] % 4096 == 0 && sizes[s] >= WRITE_BYTES;

@@ -12,7 +12,6 @@
 #include <sys/stat.h>
 
 #include "base/bits.h"
-#include "checkpoint/dir.h"
 #include "storage_fakes.h"
 
 #define SECTOR_BYTES 512u
@@ -344,8 +343,7 @@ static struct search run(bool forget_sync, bool forget_sync_dir, unsigned saves)
     recorder_init(recorder);
     recorder->forget_sync = forget_sync;
     recorder->forget_sync_dir = forget_sync_dir;
-    assert_int_equal(
-        rp_checkpoint_dir_open_with(&dir, "real", 2, NULL, &recorder->storage, 8192, &error), 0);
+    assert_int_equal(sample_open_with(&dir, "real", 2, NULL, &recorder->storage, 8192, &error), 0);
     for (unsigned i = 1; i <= saves; i++) {
         struct sample sample;
         sample_make(&sample, i * 10);

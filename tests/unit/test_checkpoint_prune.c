@@ -5,7 +5,6 @@
 
 #include <sys/stat.h>
 
-#include "checkpoint/dir.h"
 #include "storage_fakes.h"
 
 #define MANY 1000u
@@ -17,7 +16,7 @@ static struct rp_checkpoint_dir *open_dir(const char *path, uint32_t keep, const
     struct rp_error error;
     struct rp_checkpoint_dir *dir;
     storage = fast_storage();
-    if (rp_checkpoint_dir_open_with(&dir, path, keep, copies, &storage, 8192, &error) < 0)
+    if (sample_open_with(&dir, path, keep, copies, &storage, 8192, &error) < 0)
         fail_msg("%s", error.message);
     return dir;
 }

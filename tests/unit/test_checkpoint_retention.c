@@ -5,7 +5,6 @@
 
 #include <sys/stat.h>
 
-#include "checkpoint/dir.h"
 #include "checkpoint/format.h"
 #include "descriptor_zero.h"
 #include "storage_fakes.h"
@@ -70,7 +69,7 @@ static void test_a_damaged_one_is_set_aside_and_the_one_before_is_taken(void **s
 
     uint64_t sequence; /* numbers of files set aside are not used again */
     struct rp_checkpoint_dir *dir;
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "aside", 3, NULL, &error), 0);
+    assert_int_equal(sample_open(&dir, "aside", 3, NULL, &error), 0);
     assert_int_equal(sample_save(dir, 50, &sequence, &error), 0);
     assert_int_equal(sequence, 5);
     rp_checkpoint_dir_close(dir);
@@ -136,7 +135,7 @@ static void test_descriptor_zero_is_as_good_as_any(void **state)
     rp_checkpoint_close(checkpoint);
     assert_int_equal(rp_checkpoint_rewind("zero", 1, &error), 0);
     assert_true(zero_is_free());
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "zero", 3, "zero-too", &error), 0);
+    assert_int_equal(sample_open(&dir, "zero", 3, "zero-too", &error), 0);
     assert_int_equal(sample_save(dir, 30, NULL, &error), 0);
     rp_checkpoint_dir_close(dir);
     give_back_zero(aside);
@@ -209,7 +208,7 @@ static void test_the_newest_verified_are_kept(void **state)
     struct rp_error error;
     struct rp_checkpoint_dir *dir;
     char *path;
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "keep", 3, NULL, &error), 0);
+    assert_int_equal(sample_open(&dir, "keep", 3, NULL, &error), 0);
     for (unsigned i = 1; i <= 6; i++) {
         struct sample sample;
         sample_make(&sample, i * 10);
@@ -233,7 +232,7 @@ static void test_damaged_ones_do_not_count_as_kept(void **state)
     damage(path_of("count", 3, ""), 100);
     damage(path_of("count", 4, ""), 100);
     damage(path_of("count", 5, ""), 100);
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "count", 2, NULL, &error), 0);
+    assert_int_equal(sample_open(&dir, "count", 2, NULL, &error), 0);
     assert_int_equal(sample_save(dir, 60, NULL, &error), 0);
     /* 6 is verified, 2 is the second: only 1 may go. */
     assert_true(exists(path_of("count", 6, "")) && exists(path_of("count", 2, "")));
@@ -254,7 +253,7 @@ static void test_what_a_killed_run_left_is_swept(void **state)
     assert_int_equal(rp_file_replace("swept/..probe.tmp", "x", 1, &error), 0);
     assert_int_equal(rp_file_replace("swept/.probe", "x", 1, &error), 0);
     assert_int_equal(rp_file_replace("swept/notes.txt", "x", 1, &error), 0);
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "swept", 3, NULL, &error), 0);
+    assert_int_equal(sample_open(&dir, "swept", 3, NULL, &error), 0);
     rp_checkpoint_dir_close(dir);
     assert_int_equal(count_names("swept", ".tmp") + count_names("swept", "probe"), 0);
     assert_true(exists("swept/notes.txt") && exists(path_of("swept", 1, "")));
@@ -277,7 +276,7 @@ static void test_temporary_files_of_others_are_left_alone(void **state)
     sample_fill("shared", 1);
     for (size_t i = 0; i < RP_ARRAY_COUNT(foreign); i++)
         assert_int_equal(rp_file_replace(foreign[i], "x", 1, &error), 0);
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "shared", 3, NULL, &error), 0);
+    assert_int_equal(sample_open(&dir, "shared", 3, NULL, &error), 0);
     rp_checkpoint_dir_close(dir);
     for (size_t i = 0; i < RP_ARRAY_COUNT(foreign); i++)
         assert_true(exists(foreign[i]));
@@ -290,7 +289,7 @@ static void test_numbers_that_end(void **state)
     struct rp_checkpoint_dir *dir;
     assert_int_equal(mkdir("end", 0700), 0);
     assert_int_equal(rp_file_replace("end/checkpoint-999999999999.rpc.bad", "x", 1, &error), 0);
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "end", 3, NULL, &error), 0);
+    assert_int_equal(sample_open(&dir, "end", 3, NULL, &error), 0);
     assert_int_equal(sample_save(dir, 10, NULL, &error), -RP_E_RESOURCE);
     rp_checkpoint_dir_close(dir);
 }
@@ -348,7 +347,7 @@ static void test_rewind(void **state)
                 exists(path_of("rewind", 4, ".rewound")));
     assert_int_equal(rp_checkpoint_rewind("rewind", 2, &error), 0); /* again: no action */
 
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "rewind", 3, NULL, &error), 0);
+    assert_int_equal(sample_open(&dir, "rewind", 3, NULL, &error), 0);
     assert_int_equal(sample_save(dir, 30, &sequence, &error), 0);
     assert_int_equal(sequence, 5); /* so that the rewound ones can come back under their names */
     rp_checkpoint_dir_close(dir);
@@ -368,7 +367,7 @@ static void test_what_no_restart_would_find_is_not_saved(void **state)
     (void)state;
     struct rp_error error;
     struct rp_checkpoint_dir *dir;
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "here-now", 2, NULL, &error), 0);
+    assert_int_equal(sample_open(&dir, "here-now", 2, NULL, &error), 0);
     assert_int_equal(sample_save(dir, 10, NULL, &error), 0);
     assert_int_equal(rename("here-now", "elsewhere"), 0);
     assert_int_equal(sample_save(dir, 20, NULL, &error), -ENOENT);
@@ -391,11 +390,11 @@ static void test_a_directory_that_another_run_has_taken(void **state)
     (void)state;
     struct rp_error error;
     struct rp_checkpoint_dir *first, *second;
-    assert_int_equal(rp_checkpoint_dir_open(&first, "taken", 2, NULL, &error), 0);
-    assert_int_equal(rp_checkpoint_dir_open(&second, "taken", 2, NULL, &error), -RP_E_BUSY);
+    assert_int_equal(sample_open(&first, "taken", 2, NULL, &error), 0);
+    assert_int_equal(sample_open(&second, "taken", 2, NULL, &error), -RP_E_BUSY);
     assert_int_equal(unlink("taken/.lock"), 0);
     assert_int_equal(sample_save(first, 10, NULL, &error), 0); /* no other engine is there yet */
-    assert_int_equal(rp_checkpoint_dir_open(&second, "taken", 2, NULL, &error), 0);
+    assert_int_equal(sample_open(&second, "taken", 2, NULL, &error), 0);
     assert_int_equal(sample_save(first, 20, NULL, &error), -RP_E_BUSY);
     assert_non_null(strstr(error.message, "taken: .lock was removed"));
     assert_int_equal(sample_save(second, 30, NULL, &error), 0);
@@ -414,7 +413,7 @@ static void test_copies(void **state)
     char *here, *there;
     size_t here_bytes, there_bytes;
     for (unsigned i = 1; i <= 5; i++) { /* closing waits for the copy, so none is skipped */
-        assert_int_equal(rp_checkpoint_dir_open(&dir, "here", 2, "there", &error), 0);
+        assert_int_equal(sample_open(&dir, "here", 2, "there", &error), 0);
         assert_int_equal(sample_save(dir, i * 10, NULL, &error), 0);
         rp_checkpoint_dir_close(dir);
     }
@@ -430,7 +429,7 @@ static void test_copies(void **state)
 
     remove_directory("here"); /* a new node: its numbers continue above the copies */
     uint64_t sequence;
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "here", 2, "there", &error), 0);
+    assert_int_equal(sample_open(&dir, "here", 2, "there", &error), 0);
     assert_int_equal(sample_save(dir, 60, &sequence, &error), 0);
     assert_int_equal(sequence, 6);
     rp_checkpoint_dir_close(dir);
@@ -443,13 +442,12 @@ static void test_a_broken_mirror(void **state)
     struct rp_error error;
     struct rp_checkpoint_dir *dir;
     assert_int_equal(rp_file_replace("file", "x", 1, &error), 0);
-    assert_true(rp_checkpoint_dir_open(&dir, "primary", 2, "file/copies", &error) <
-                0); /* known at start */
+    assert_true(sample_open(&dir, "primary", 2, "file/copies", &error) < 0); /* known at start */
     assert_non_null(strstr(error.message, "mirror"));
     assert_null(dir);
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "primary", 2, "primary", &error), -RP_E_BUSY);
+    assert_int_equal(sample_open(&dir, "primary", 2, "primary", &error), -RP_E_BUSY);
 
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "primary", 2, "gone", &error), 0);
+    assert_int_equal(sample_open(&dir, "primary", 2, "gone", &error), 0);
     remove_directory("gone");
     assert_int_equal(sample_save(dir, 10, NULL, &error), 0);
     rp_checkpoint_dir_close(dir);

@@ -12,7 +12,7 @@ static struct rp_checkpoint_dir *open_dir(const char *copies)
     struct rp_error error;
     struct rp_checkpoint_dir *dir;
     storage = fast_storage();
-    if (rp_checkpoint_dir_open_with(&dir, "run", 10, copies, &storage, 8192, &error) < 0)
+    if (sample_open_with(&dir, "run", 10, copies, &storage, 8192, &error) < 0)
         fail_msg("%s", error.message);
     return dir;
 }
@@ -224,8 +224,7 @@ static void each_call_of_the_start_fails(void **state)
         rewind_to(1);
         faulty_init(&faulty);
         faulty_arm(&faulty, FAULT_CODE, -EIO, at, false);
-        int code = rp_checkpoint_dir_open_with(&dir, "run", 10, "copies", &faulty.storage, 8192,
-                                               &error);
+        int code = sample_open_with(&dir, "run", 10, "copies", &faulty.storage, 8192, &error);
         is_past = faulty.hits == 0;
         refused += code < 0;
         if (code == 0)

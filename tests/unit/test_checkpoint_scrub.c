@@ -5,7 +5,6 @@
 
 #include <time.h>
 
-#include "checkpoint/dir.h"
 #include "storage_fakes.h"
 
 static struct rp_scrub_counts counts;
@@ -45,7 +44,7 @@ static void test_what_decays_is_named_and_older_ones_stay(void **state)
     (void)state;
     struct rp_error error;
     struct rp_checkpoint_dir *dir;
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "kept", 2, "copies", &error), 0);
+    assert_int_equal(sample_open(&dir, "kept", 2, "copies", &error), 0);
     rp_checkpoint_dir_scrubs(dir, &counts); /* no reader yet */
     assert_int_equal(counts.passes, 0);
     assert_int_equal(rp_checkpoint_dir_scrub(dir, 1, &error), 0);
@@ -87,11 +86,11 @@ static void test_a_pass_ends_at_once(void **state)
     (void)state;
     struct rp_error error;
     struct rp_checkpoint_dir *dir;
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "ends", 2, NULL, &error), 0);
+    assert_int_equal(sample_open(&dir, "ends", 2, NULL, &error), 0);
     assert_int_equal(rp_checkpoint_dir_scrub(dir, 31536000, &error), 0);
     save(dir, 10);
     rp_checkpoint_dir_close(dir); /* within the test's time limit, not within a year */
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "ends", 2, NULL, &error), 0);
+    assert_int_equal(sample_open(&dir, "ends", 2, NULL, &error), 0);
     assert_int_equal(rp_checkpoint_dir_scrub(dir, 0, &error), 0);
     rp_checkpoint_dir_scrubs(dir, &counts);
     assert_int_equal(counts.passes, 0);

@@ -5,14 +5,13 @@
 
 #include <sys/stat.h>
 
-#include "checkpoint/dir.h"
 #include "storage_fakes.h"
 
 static struct rp_checkpoint_dir *open_dir(const char *path, struct rp_storage *storage)
 {
     struct rp_error error;
     struct rp_checkpoint_dir *dir;
-    if (rp_checkpoint_dir_open_with(&dir, path, 3, NULL, storage, 8192, &error) < 0)
+    if (sample_open_with(&dir, path, 3, NULL, storage, 8192, &error) < 0)
         fail_msg("%s", error.message);
     return dir;
 }

@@ -6,7 +6,6 @@
 #include <semaphore.h>
 #include <sys/stat.h>
 
-#include "checkpoint/dir.h"
 #include "storage_fakes.h"
 
 static sem_t reached, may_go_on;
@@ -32,8 +31,8 @@ static struct rp_checkpoint_dir *begin(const char *path, const char *copy_path,
 {
     struct rp_checkpoint_dir *dir;
     struct rp_error error;
-    assert_int_equal(rp_checkpoint_dir_begin_with(&dir, path, 2, copy_path, storage, 8192, &error),
-                     0);
+    const struct rp_checkpoint_place place = {path, copy_path, 2, false, storage, 8192};
+    assert_int_equal(rp_checkpoint_dir_begin(&dir, &place, &error), 0);
     return dir;
 }
 

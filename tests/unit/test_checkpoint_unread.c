@@ -58,7 +58,7 @@ static struct rp_checkpoint_dir *open_dir(const char *path, uint64_t every)
     struct rp_error error;
     struct rp_checkpoint_dir *dir;
     storage = fast_storage();
-    if (rp_checkpoint_dir_open_with(&dir, path, 2, NULL, &storage, 8192, &error) < 0)
+    if (sample_open_with(&dir, path, 2, NULL, &storage, 8192, &error) < 0)
         fail_msg("%s", error.message);
     rp_checkpoint_keep_every(dir, every);
     return dir;

@@ -5,7 +5,6 @@
 
 #include <dlfcn.h>
 
-#include "checkpoint/dir.h"
 #include "storage_fakes.h"
 
 static char
@@ -146,7 +145,7 @@ static void as_many_are_kept(void **state)
     struct rp_checkpoint_dir *dir;
     struct rp_error error;
     sample_fill("keep", 4);
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "keep", 2, NULL, &error), 0);
+    assert_int_equal(sample_open(&dir, "keep", 2, NULL, &error), 0);
     spoil_name(3);
     rp_checkpoint_prune(dir);
     assert_true(has_vanished());
@@ -161,7 +160,7 @@ static void what_somebody_else_has_removed_is_no_failure(void **state)
     struct rp_checkpoint_dir *dir;
     struct rp_error error;
     sample_fill("removed", 4);
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "removed", 2, NULL, &error), 0);
+    assert_int_equal(sample_open(&dir, "removed", 2, NULL, &error), 0);
     spoil_name(2);
     hear_log();
     rp_checkpoint_prune(dir);

@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "checkpoint/dir.h"
 #include "storage_fakes.h"
 
 #define WRITE_BYTES 8192u /* at a time: so that one save takes several writes */
@@ -20,7 +19,7 @@ static struct rp_checkpoint_dir *open_dir(const char *path, struct rp_storage *s
 {
     struct rp_error error;
     struct rp_checkpoint_dir *dir;
-    if (rp_checkpoint_dir_open_with(&dir, path, 3, NULL, storage, WRITE_BYTES, &error) < 0)
+    if (sample_open_with(&dir, path, 3, NULL, storage, WRITE_BYTES, &error) < 0)
         fail_msg("%s", error.message);
     return dir;
 }
@@ -144,9 +143,8 @@ static void test_a_close_that_fails_is_a_failure(void **state)
     storage.close = bad_close_at;
     for (bad_close = 0; bad_close < 2; bad_close++) { /* one of the two in each attempt */
         closes = 0;
-        assert_int_equal(
-            rp_checkpoint_dir_open_with(&dir, "close", 3, NULL, &storage, WRITE_BYTES, &error),
-            -EDQUOT);
+        assert_int_equal(sample_open_with(&dir, "close", 3, NULL, &storage, WRITE_BYTES, &error),
+                         -EDQUOT);
         assert_non_null(strstr(error.message, verbs[bad_close]));
     }
 }
@@ -181,8 +179,7 @@ static void test_a_file_that_comes_back_empty_is_not_trusted(void **state)
     struct rp_storage storage = fast_storage();
     struct rp_checkpoint_dir *dir;
     struct rp_error error;
-    assert_int_equal(rp_checkpoint_dir_open_with(&dir, "empty", 3, NULL, &storage, 1 << 20, &error),
-                     0);
+    assert_int_equal(sample_open_with(&dir, "empty", 3, NULL, &storage, 1 << 20, &error), 0);
     storage.read = read_nothing;
     assert_int_equal(sample_save(dir, 10, NULL, &error), 0);
     assert_int_equal(sample_read_back, -EIO);
@@ -226,7 +223,7 @@ static uint64_t *shared_acknowledged(void)
 static void save_until_killed(struct rp_storage *storage, uint64_t *acknowledged)
 {
     struct rp_checkpoint_dir *dir;
-    if (rp_checkpoint_dir_open_with(&dir, "kill", 2, NULL, storage, WRITE_BYTES, NULL) < 0)
+    if (sample_open_with(&dir, "kill", 2, NULL, storage, WRITE_BYTES, NULL) < 0)
         _exit(1);
     __atomic_store_n(&acknowledged[1], 1, __ATOMIC_RELEASE); /* the saving begins */
     for (uint64_t row = __atomic_load_n(acknowledged, __ATOMIC_RELAXED) + 10;; row += 10) {
@@ -305,8 +302,8 @@ static void test_a_second_engine_is_refused(void **state)
     struct rp_error error;
     struct rp_checkpoint_dir *first, *second;
     int ready[2];
-    assert_int_equal(rp_checkpoint_dir_open(&first, "busy", 3, NULL, &error), 0);
-    assert_int_equal(rp_checkpoint_dir_open(&second, "busy", 3, NULL, &error), -RP_E_BUSY);
+    assert_int_equal(sample_open(&first, "busy", 3, NULL, &error), 0);
+    assert_int_equal(sample_open(&second, "busy", 3, NULL, &error), -RP_E_BUSY);
     assert_int_equal(rp_checkpoint_rewind("busy", 1, &error), -RP_E_BUSY);
     assert_null(second);
     rp_checkpoint_dir_close(first);
@@ -314,19 +311,18 @@ static void test_a_second_engine_is_refused(void **state)
     assert_int_equal(pipe(ready), 0);
     pid_t child = fork();
     if (child == 0) {
-        if (rp_checkpoint_dir_open(&first, "busy", 3, NULL, &error) < 0 ||
-            write(ready[1], "x", 1) != 1)
+        if (sample_open(&first, "busy", 3, NULL, &error) < 0 || write(ready[1], "x", 1) != 1)
             _exit(1);
         pause();
     }
     char byte, pid[24];
     assert_int_equal(read(ready[0], &byte, 1), 1);
     snprintf(pid, sizeof pid, "process %d ", (int)child);
-    assert_int_equal(rp_checkpoint_dir_open(&second, "busy", 3, NULL, &error), -RP_E_BUSY);
+    assert_int_equal(sample_open(&second, "busy", 3, NULL, &error), -RP_E_BUSY);
     assert_non_null(strstr(error.message, pid));
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
-    assert_int_equal(rp_checkpoint_dir_open(&second, "busy", 3, NULL, &error), 0);
+    assert_int_equal(sample_open(&second, "busy", 3, NULL, &error), 0);
     rp_checkpoint_dir_close(second);
     close(ready[0]), close(ready[1]);
 }
@@ -348,7 +344,7 @@ static void test_a_directory_that_cannot_be_written_is_known_at_start(void **sta
         struct rp_checkpoint_dir *dir;
         if (setresgid(65534, 65534, 65534) < 0 || setresuid(65534, 65534, 65534) < 0)
             _exit(9);
-        int code = rp_checkpoint_dir_open(&dir, "roots", 3, NULL, &error);
+        int code = sample_open(&dir, "roots", 3, NULL, &error);
         _exit(code != -EACCES                   ? 1
               : !strstr(error.message, "roots") ? 2
               : !strstr(error.hint, "writable") ? 3
@@ -365,11 +361,11 @@ static void test_paths_that_are_no_directory(void **state)
     struct rp_error error;
     struct rp_checkpoint_dir *dir;
     assert_int_equal(rp_file_replace("plain", "x", 1, &error), 0);
-    assert_true(rp_checkpoint_dir_open(&dir, "plain", 3, NULL, &error) < 0);
+    assert_true(sample_open(&dir, "plain", 3, NULL, &error) < 0);
     assert_non_null(strstr(error.message, "plain"));
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "few", 1, NULL, &error), -RP_E_CONFIG);
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "many", 1001, NULL, &error), -RP_E_CONFIG);
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "a/b/c", 3, NULL, &error), 0); /* made */
+    assert_int_equal(sample_open(&dir, "few", 1, NULL, &error), -RP_E_CONFIG);
+    assert_int_equal(sample_open(&dir, "many", 1001, NULL, &error), -RP_E_CONFIG);
+    assert_int_equal(sample_open(&dir, "a/b/c", 3, NULL, &error), 0); /* made */
     rp_checkpoint_dir_close(dir);
 }
 
@@ -378,7 +374,7 @@ static void test_a_directory_that_vanishes(void **state)
     (void)state;
     struct rp_error error;
     struct rp_checkpoint_dir *dir;
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "vanish", 3, NULL, &error), 0);
+    assert_int_equal(sample_open(&dir, "vanish", 3, NULL, &error), 0);
     remove_directory("vanish");
     assert_int_equal(sample_save(dir, 10, NULL, &error), -ENOENT);
     assert_non_null(strstr(error.message, "vanish: the checkpoint directory is not there"));
@@ -409,7 +405,7 @@ static void test_planted_links_are_not_followed(void **state)
 
     assert_int_equal(unlink("planted/.lock"), 0);
     assert_int_equal(symlink("../victim", "planted/.lock"), 0);
-    assert_int_equal(rp_checkpoint_dir_open(&dir, "planted", 3, NULL, &error), -ELOOP);
+    assert_int_equal(sample_open(&dir, "planted", 3, NULL, &error), -ELOOP);
     assert_int_equal(stat("victim", &info), 0);
     assert_int_equal(info.st_size, 8);
 }
@@ -423,7 +419,7 @@ static int fill_a_tmpfs(void)
         mount("none", "/", "", MS_REC | MS_PRIVATE, NULL) < 0 ||
         mount("none", "small", "tmpfs", 0, "size=128k") < 0)
         return 77;
-    if (rp_checkpoint_dir_open(&dir, "small", 3, NULL, &error) < 0)
+    if (sample_open(&dir, "small", 3, NULL, &error) < 0)
         return 1;
     unsigned saved = 0;
     int code = 0;
@@ -439,7 +435,7 @@ static int fill_a_tmpfs(void)
     if (code != -ENOSPC || !strstr(error.hint, "make room") || newest_row("small") != 100)
         return 3;
     rp_checkpoint_dir_close(dir);
-    if (rp_checkpoint_dir_open(&dir, "small", 3, NULL, &error) != -ENOSPC) /* known at start */
+    if (sample_open(&dir, "small", 3, NULL, &error) != -ENOSPC) /* known at start */
         return 4;
     return newest_row("small") == 100 && count_names("small", ".tmp") == 0 ? 0 : 5;
 }

@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "checkpoint/dir.h"
 #include "alerts/disk_watch.h"
 
 #define NOT_HERE 77
@@ -27,8 +26,7 @@ static int use_up_inodes(void)
         mount("none", "/", "", MS_REC | MS_PRIVATE, NULL) < 0 ||
         mount("none", "few", "tmpfs", 0, "size=8m,nr_inodes=16") < 0)
         return NOT_HERE;
-    if (rp_checkpoint_dir_open(&dir, "few", 3, NULL, &error) < 0 ||
-        sample_save(dir, 10, NULL, &error) < 0)
+    if (sample_open(&dir, "few", 3, NULL, &error) < 0 || sample_save(dir, 10, NULL, &error) < 0)
         return 1;
     if (rp_disk_room("few", &room) < 0 || room.lacks_inodes || room.bytes == 0)
         return 2;
