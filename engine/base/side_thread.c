@@ -25,7 +25,8 @@ static void destroy(struct rp_side_thread *side)
 static void release(struct rp_side_thread *side)
 {
     destroy(side);
-    side->release(side);
+    if (side->release)
+        side->release(side);
 }
 
 static void *thread_main(void *argument)

@@ -4,32 +4,29 @@
  * The saving thread posts a sequence number. The copier's thread reads and verifies that file,
  * writes the same bytes under the same name with the same writer, and prunes by the same rule.
  *
- * Threads: `target` belongs to the copier's thread; `offered`, `newest`, `counts` and `stop` are
- * guarded by the mutex. Of `source` the thread reads only the path and the directory's descriptor,
+ * Threads: `target` belongs to the copier's thread; `offered`, `newest` and `counts` are guarded by
+ * the mutex of `side`. Of `source` the thread reads only the path and the directory's descriptor,
  * which do not change while it is open. */
 #include "checkpoint/copy.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/thread.h"
+#include "base/side_thread.h"
 #include "checkpoint/reader.h"
 
 struct rp_copier {
+    struct rp_side_thread side; /* the first member: main casts back from it */
     const struct rp_locked_dir *source;
     struct rp_locked_dir target;
-    pthread_t thread;
-    pthread_mutex_t mutex;
-    pthread_cond_t changed;
     uint64_t offered; /* sequence to copy next; 0 = none */
     uint64_t newest;  /* sequence that was copied last; 0 = none yet */
     struct rp_copy_counts counts;
-    bool stop;
 };
 
 /* Whether the mirror has this very file already: after a restart the newest checkpoint is
@@ -112,27 +109,26 @@ static int copy_and_prune(struct rp_copier *copier, struct made_copy *made, stru
     return 0;
 }
 
-static void *copier_run(void *argument)
+static void copier_run(struct rp_side_thread *side)
 {
-    struct rp_copier *copier = argument;
-    pthread_mutex_lock(&copier->mutex);
+    struct rp_copier *copier = (struct rp_copier *)side;
+    pthread_mutex_lock(&side->mutex);
     for (;;) {
-        while (!copier->offered && !copier->stop)
-            pthread_cond_wait(&copier->changed, &copier->mutex);
+        while (!copier->offered && !rp_side_thread_sleep_locked(side, RP_SIDE_THREAD_FOREVER_NS))
+            continue;
         struct made_copy made = {.sequence = copier->offered, .began_ns = rp_now_ns()};
         copier->offered = 0;
         if (!made.sequence)
             break;
         copier->counts.is_at_work = true;
-        pthread_mutex_unlock(&copier->mutex);
+        pthread_mutex_unlock(&side->mutex);
 
         struct rp_error error;
         int code = copy_and_prune(copier, &made, &error);
-        pthread_mutex_lock(&copier->mutex);
+        pthread_mutex_lock(&side->mutex);
         note_copy(copier, &made, code, &error);
     }
-    pthread_mutex_unlock(&copier->mutex);
-    return NULL;
+    pthread_mutex_unlock(&side->mutex);
 }
 
 int rp_copier_open(struct rp_copier **copier_out, const struct rp_locked_dir *source,
@@ -141,6 +137,7 @@ int rp_copier_open(struct rp_copier **copier_out, const struct rp_locked_dir *so
     struct rp_copier *copier = rp_calloc(1, sizeof *copier);
     if (!copier)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory to copy checkpoints to it", path);
+    copier->side.main = copier_run;
     copier->source = source;
     int code = rp_locked_dir_begin(&copier->target, path, source->keep, true,
                                    source->writer.storage, RP_WRITER_BUFFER_BYTES, error);
@@ -149,9 +146,7 @@ int rp_copier_open(struct rp_copier **copier_out, const struct rp_locked_dir *so
         return rp_fail_context(error, code, "mirror");
     }
     *newest_sequence_out = copier->target.newest_sequence;
-    pthread_mutex_init(&copier->mutex, NULL);
-    pthread_cond_init(&copier->changed, NULL);
-    code = -rp_thread_start(&copier->thread, copier_run, copier);
+    code = rp_side_thread_start(&copier->side);
     if (code < 0) {
         rp_locked_dir_close(&copier->target);
         free(copier);
@@ -170,30 +165,30 @@ int rp_copier_finish_trial(struct rp_copier *copier, struct rp_error *error)
 
 void rp_copier_offer(struct rp_copier *copier, uint64_t sequence)
 {
-    pthread_mutex_lock(&copier->mutex);
+    pthread_mutex_lock(&copier->side.mutex);
     if (copier->offered)
         rp_log(RP_LOG_INFO,
                "%s: copies take longer than checkpoints: %" PRIu64 " is not copied, %" PRIu64
                " so far",
                copier->target.path, copier->offered, ++copier->counts.skipped);
     copier->offered = sequence;
-    pthread_cond_signal(&copier->changed);
-    pthread_mutex_unlock(&copier->mutex);
+    pthread_cond_signal(&copier->side.changed);
+    pthread_mutex_unlock(&copier->side.mutex);
 }
 
 uint64_t rp_copier_newest(struct rp_copier *copier)
 {
-    pthread_mutex_lock(&copier->mutex);
+    pthread_mutex_lock(&copier->side.mutex);
     uint64_t newest = copier->newest;
-    pthread_mutex_unlock(&copier->mutex);
+    pthread_mutex_unlock(&copier->side.mutex);
     return newest;
 }
 
 void rp_copier_counts(struct rp_copier *copier, struct rp_copy_counts *counts)
 {
-    pthread_mutex_lock(&copier->mutex);
+    pthread_mutex_lock(&copier->side.mutex);
     *counts = copier->counts;
-    pthread_mutex_unlock(&copier->mutex);
+    pthread_mutex_unlock(&copier->side.mutex);
     counts->is_kept = true;
 }
 
@@ -216,14 +211,8 @@ uint64_t rp_copier_close(struct rp_copier *copier)
 {
     if (!copier)
         return 0;
-    pthread_mutex_lock(&copier->mutex);
-    copier->stop = true;
-    pthread_cond_signal(&copier->changed);
-    pthread_mutex_unlock(&copier->mutex);
-    pthread_join(copier->thread, NULL);
+    (void)rp_side_thread_end(&copier->side, RP_SIDE_THREAD_FOREVER_NS);
     uint64_t newest = copier->newest;
-    pthread_cond_destroy(&copier->changed);
-    pthread_mutex_destroy(&copier->mutex);
     rp_locked_dir_close(&copier->target);
     free(copier);
     return newest;

@@ -32,7 +32,6 @@
 #define IOPRIO_WHO_PROCESS 1 /* for ioprio_set(2), which has no header for programs */
 #define IOPRIO_IDLE (3 << 13)
 #define NS 1000000000ull
-#define FOREVER_NS (UINT64_C(1) << 62) /* 146 years */
 
 struct rp_scrubber {
     struct rp_side_thread side; /* the first member: main and release cast back from it */
@@ -166,5 +165,5 @@ void rp_scrubber_counts(struct rp_scrubber *scrubber, struct rp_scrub_counts *co
 void rp_scrubber_close(struct rp_scrubber *scrubber)
 {
     if (scrubber)
-        (void)rp_side_thread_end(&scrubber->side, FOREVER_NS);
+        (void)rp_side_thread_end(&scrubber->side, RP_SIDE_THREAD_FOREVER_NS);
 }
