@@ -274,9 +274,12 @@ struct rp_config_key {
     const char *name, *type, *standard, *help;
 };
 const struct rp_config_key *rp_config_keys(void);
-/** The same for the keys of one source, and of one stage. */
+/** The same for the keys of one source, of one stage, and of mappings in them. */
 const struct rp_config_key *rp_config_source_keys(void);
 const struct rp_config_key *rp_config_stage_keys(void);
+const struct rp_config_key *rp_config_deal_keys(void);
+const struct rp_config_key *rp_config_cost_keys(void);
+const struct rp_config_key *rp_config_limits_keys(void);
 
 /** Names that keys had before, of the config and of a source. This version reads them, and logs the
  * new name; the next one does not read them. `older` after the last one is NULL. */

@@ -213,10 +213,9 @@ enum rp_key_kind {
     X(path, shards, SHARDS, NULL, "(required)", 0, 0, "the same as shards")                        \
     X(format, format, WORD, RP_FORMATS, "auto", 0, 0, "format of the shards")                      \
     X(dtype, dtype, WORD, RP_TYPES, "(from the file)", 0, 0, "type of a stored token")             \
-    X(eos, eos, SIGNED, NULL, "-1", 0, 0,                                                          \
-      "token that ends a document, where the format needs one")                                    \
+    X(eos, eos, SIGNED, NULL, "-1", 0, 0, "token that ends a document, if the format needs one")   \
     X(column, column, TEXT, NULL, "(input_ids, tokens, or the only list of integers)", 0, 0,       \
-      "column of token ids, where a file has several")                                             \
+      "column of token ids, if a file has several")                                                \
     X(mask, mask, TEXT, NULL, "auto", 0, 0,                                                        \
       "mask that says which tokens are trained: auto = as indexed, none, or its name")             \
     X(mask_value, mask_value, WORD, "train|ignore", "(as indexed)", 0, 0,                          \
@@ -291,7 +290,7 @@ enum rp_key_kind {
     X(order, order, CHOICE, "descending|middle|wave|late_wave", "descending", 0, 0,                \
       "tiers of a step")                                                                           \
     X(cost, cost, COUNT, NULL, "(the key cost)", 1, (1u << 24) - 1,                                \
-      "length at which attention costs as much as all else")                                       \
+      "length whose attention costs as much as all else")                                          \
     X(attention_window, attention_window, COUNT, NULL, "0", 0, 1u << 24,                           \
       "tokens that a layer with a window attends to")                                              \
     X(window_layers, window_layers, COUNT, NULL, "0", 0, 64, "layers with such a window")          \
@@ -300,7 +299,7 @@ enum rp_key_kind {
 /* The keys of `cost`. */
 #define RP_COST_KEYS(X)                                                                            \
     X(k, k, COUNT, NULL, "(from the model)", 1, (1u << 24) - 1,                                    \
-      "length at which attention costs as much as all else, as measured")                          \
+      "length whose attention costs as much as all else, as measured")                             \
     X(hidden, hidden, COUNT, NULL, "(required without k)", 1, 1u << 17, "width of the model")      \
     X(ffn, ffn, COUNT, NULL, "(required without k)", 1, 1u << 24,                                  \
       "width of the feed-forward network; of all active experts together")                         \

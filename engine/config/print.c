@@ -3,7 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bits.h"
 #include "base/text.h"
+#include "config/cost.h"
 #include "config/key.h"
 
 static const char *type_text(const struct rp_key *key)
@@ -12,7 +14,7 @@ static const char *type_text(const struct rp_key *key)
     static const char *const texts[] = {[RP_KIND_COUNT] = "number",
                                         [RP_KIND_LENGTH] = "number",
                                         [RP_KIND_SIGNED] = "number",
-                                        [RP_KIND_WEIGHT] = "number",
+                                        [RP_KIND_WEIGHT] = "decimal number",
                                         [RP_KIND_BYTES] = "bytes",
                                         [RP_KIND_EPOCHS] = "number | endless",
                                         [RP_KIND_BOOL] = "true | false",
@@ -28,13 +30,13 @@ static const char *type_text(const struct rp_key *key)
                                         [RP_KIND_STAGES] = "list of mappings",
                                         [RP_KIND_DEAL] = "off | auto | mapping",
                                         [RP_KIND_COST] = "number | mapping",
-                                        [RP_KIND_SKIP] = "mapping",
-                                        [RP_KIND_REPEAT] = "mapping",
-                                        [RP_KIND_WEIGHTS] = "mapping",
-                                        [RP_KIND_LIMITS] = "mapping",
-                                        [RP_KIND_FILES] = "mapping",
-                                        [RP_KIND_NUMBERS] = "mapping",
-                                        [RP_KIND_STREAMS] = "mapping"};
+                                        [RP_KIND_SKIP] = "mapping of rows and steps",
+                                        [RP_KIND_REPEAT] = "mapping of counts to expressions",
+                                        [RP_KIND_WEIGHTS] = "mapping of sources to weights",
+                                        [RP_KIND_LIMITS] = "mapping of sources to limits",
+                                        [RP_KIND_FILES] = "mapping of sources to paths",
+                                        [RP_KIND_NUMBERS] = "mapping of sources to numbers",
+                                        [RP_KIND_STREAMS] = "mapping of streams to keys"};
     if (key->kind == RP_KIND_COUNT && key->words)
         return strcmp(key->words, "none") ? "number | auto" : "number | none";
     const char *text = texts[key->kind];
@@ -68,6 +70,27 @@ const struct rp_config_key *rp_config_stage_keys(void)
 {
     static struct rp_config_key keys[RP_STAGE_KEY_COUNT + 1];
     return describe(&rp_stage_key_list, keys);
+}
+
+const struct rp_config_key *rp_config_deal_keys(void)
+{
+    static struct rp_config_key keys[16];
+    RP_ASSERT(rp_deal_key_list.count < RP_ARRAY_COUNT(keys));
+    return describe(&rp_deal_key_list, keys);
+}
+
+const struct rp_config_key *rp_config_cost_keys(void)
+{
+    static struct rp_config_key keys[RP_COST_KEYS_MAX + 1];
+    RP_ASSERT(rp_cost_key_list.count < RP_ARRAY_COUNT(keys));
+    return describe(&rp_cost_key_list, keys);
+}
+
+const struct rp_config_key *rp_config_limits_keys(void)
+{
+    static struct rp_config_key keys[8];
+    RP_ASSERT(rp_limits_key_list.count < RP_ARRAY_COUNT(keys));
+    return describe(&rp_limits_key_list, keys);
 }
 
 /* The place of a key that is there. */

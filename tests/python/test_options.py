@@ -52,6 +52,11 @@ def test_options_are_the_keys_of_the_engine(program, make_options, keys):
         ("  seed  ", "  seeds "),
         ("none|document|block", "none|document|blocks"),
         ("  until  ", "  untill "),
+        ("  tier  ", "  tire  "),
+        ("  kv_heads  ", "  kv_head  "),
+        ("times that it is read\n", "times that it was read\n"),
+        ("mapping of sources to limits", "mapping of sources to weights"),
+        ("  drop_untrained  ", "  drop_unmasked  "),
         ("true | false", "number"),
         ("(not declared); may change", "(not declared); must not change"),
     ],
@@ -61,6 +66,30 @@ def test_another_table_has_other_options(make_options, keys, was, to):
     assert was in keys
     other = make_options.options_text(keys.replace(was, to, 1))
     assert other != make_options.options_text(keys)
+
+
+def refusal(program, folder, keys):
+    """What the engine says of a config; empty: it takes it."""
+    path = folder / "run.yaml"
+    path.write_text(json.dumps({"seq_len": 8, "batch_size": 1, "sources": ["a"], **keys}))
+    command = [program, "config", "show", "-c", path]
+    return subprocess.run(command, capture_output=True, text=True).stderr
+
+
+def test_keys_without_a_table_are_those_of_the_engine(program, tmp_path):
+    """`skip` has two, and streams have all but a few: make_options names these."""
+    assert _options.SkipOptions.__annotations__.keys() == {"rows", "steps"}
+    for name in "rows", "steps":
+        assert refusal(program, tmp_path, {"skip": {name: ["1-2"]}}) == ""
+    assert "`rows` and `steps`" in refusal(program, tmp_path, {"skip": {"batches": [1]}})
+    values = {"run": "a", "run_dir": "a", "dp_world_size": 2, "consumers_per_rank": 2}
+    common = {"ranks": "0-1", "streams": {"b": {}}, "stream": "a", "log_format": "text"}
+    assert _options.CommonOptions.__annotations__.keys() == common.keys()
+    own = dict.fromkeys(_options.OneStreamOptions.__annotations__, 1)
+    for name, value in {**values, **common, **own}.items():
+        said = refusal(program, tmp_path, {"streams": {"one": {name: value}}})
+        assert ("all streams have it in common" in said) == (name not in own), (name, said)
+        assert "unknown key" not in said
 
 
 def test_mappings_and_lists_of_them_are_options(program):

@@ -82,10 +82,37 @@ def rows(path: str) -> list[int]:
 
 def told(error: ringpack.CheckpointMismatchError) -> str:
     return f"{error.field}: {error.hint}"
+
+def nested(paths: list[str]) -> ringpack.Loader:
+    stages: list[ringpack.StageOptions] = [{"until": "5 steps"}]
+    stages.append({"weights": {"a": 0.5}, "limits": {"a": {"max_epochs": 2}}, "deal": "auto"})
+    stages.append({"without": {"a": "file"}, "documents": {"a": 5}, "deal": {"window": 8}})
+    source: ringpack.SourceOptions = {"shards": paths, "weight": 0.25, "repeat": {2: "score > 1"}}
+    loader = ringpack.Loader(corpus=[source, "b"], stages=stages, cost={"hidden": 64})
+    ringpack.Loader(corpus=(path for path in paths), skip=loader.skip(rows=3), removed={"c": 1})
+    streams: dict[str, ringpack.OneStreamOptions] = {"train": {}, "eval": {"batch_size": 2}}
+    return ringpack.Loader(corpus={"path": "a", "eos": 0}, streams=streams, cost=4096, deal="off")
 """
 WRONG = """
 ringpack.Loader(corpus=3.5, return_type=1).borrow('soon')
 ringpack.Loader(corpus="c", sead=1, shuffle="blok", drop_last="no")
+"""
+WRONG_NESTED = """
+ringpack.Loader(corpus={"path": "c", "wieght": 2})
+ringpack.Loader(corpus=["c", {"shards": ["d"], "drop_untrained": "half"}])
+ringpack.Loader(corpus="c", stages=[{"untill": "5 steps"}])
+ringpack.Loader(corpus="c", stages=[{"weights": {"c": [1]}}])
+ringpack.Loader(corpus="c", stages=[{"limits": {"c": {"max_epoch": 1}}}])
+ringpack.Loader(corpus="c", stages=[{"limits": {"max_epochs": 1}}])
+ringpack.Loader(corpus="c", stages=[{"without": {"c": 7}}])
+ringpack.Loader(corpus="c", stages=[{"documents": {"c": 0.5}}])
+ringpack.Loader(corpus="c", deal={"windows": 8})
+ringpack.Loader(corpus="c", cost={"hiden": 4096})
+ringpack.Loader(corpus="c", skip={"row": [7]})
+ringpack.Loader(corpus="c", removed={"d": None})
+ringpack.Loader(streams={"train": {"sead": 1}})
+ringpack.Loader(streams={"train": {"ranks": "0-3"}})
+ringpack.Loader(streams={"train": {"corpus": {"weigth": 1}}})
 """
 
 
@@ -112,14 +139,16 @@ disallow_subclassing_any = False
 
 
 def test_types(tmp_path):
-    """A user's program is typed to the last; two wrong lines, and no other, are found."""
+    """A user's program is typed to the last; the wrong lines, and no others, are found."""
     if importlib.util.find_spec("mypy") is None:
         pytest.skip("needs mypy")
     user = tmp_path / "user.py"
-    user.write_text(USER + WRONG)
+    user.write_text(USER + WRONG + WRONG_NESTED)
     errors = check_types(tmp_path, user, "--strict", "--follow-imports=silent")
     last = len((USER + WRONG).splitlines())
-    assert [line for line, _ in sorted(errors)] == 3 * [last - 1] + 3 * [last], errors
+    nested = range(last + 2, last + 1 + len(WRONG_NESTED.splitlines()))
+    wrong = [line for line, _ in sorted(errors)]
+    assert wrong == [*3 * [last - 1], *3 * [last], *nested], errors
     settings = MYPY_INI
     if not LONG:  # they take a minute, and few of their types are used
         settings += "[mypy-torch.*,transformers.*,jax.*]\nfollow_imports = skip\n"

@@ -31,26 +31,30 @@ def verbs_page(program):
     return "\n".join(parts)
 
 
-KEY = re.compile(r"^  ([a-z_]+) +(\S.*)\n {25}(.*); ((?:may|must not) change.*)$", re.M)
+KEY = re.compile(r"^  ([a-z_]+) +(\S.*)\n {25}(.*)$", re.M)
 
 
 def keys_page(program):
     """A heading for each key, so that each can be linked to."""
-    keys, of_source = said(program, "config", "keys").split("KEYS OF A SOURCE\n")
-    about = of_source.strip().split("\n")[0]
+    keys, *nested = re.split(r"^(?=KEYS OF )", said(program, "config", "keys"), flags=re.M)
     return (
         "# Every key\n\nThe keys of a config, as `ringpack config keys` and the manual page "
         "`ringpack.yaml(5)` have them. Each is an option of `ringpack serve` too, with dashes for "
         "underscores, and an argument of `ringpack.Loader`.\n\n"
-        f"{described(keys)}# Keys of a source\n\n{about}\n\n{described(of_source)}"
+        f"{described(keys)}{''.join(map(nested_part, nested))}"
     )
+
+
+def nested_part(text):
+    title, about = text.split("\n")[:2]
+    return f"# {title.capitalize()}\n\n{about}\n\n{described(text)}"
 
 
 def described(text):
     parts = []
-    for name, purpose, kind, at_resume in KEY.findall(text):
+    for name, purpose, kind in KEY.findall(text):
         parts.append(
             f"## `{name}`\n\n{purpose[0].upper()}{purpose[1:]}.\n\n"
-            f"{kind.replace('|', ' | ')}; {at_resume}.\n\n"
+            f"{kind.replace('|', ' | ')}.\n\n"
         )
     return "".join(parts)

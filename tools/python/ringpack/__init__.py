@@ -13,7 +13,7 @@ Replay for the batches of any step again.
 """
 
 import os as _os
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 # Without this check, half an installation or half a removal fails when a missing module is first
 # imported, for some modules in the middle of a training. (Frozen programs have other loaders.)
@@ -52,6 +52,16 @@ from .errors import *  # noqa: F403
 from .loader import Loader
 from .replay import Replay, ReplayedBatch
 
+if TYPE_CHECKING:  # types of arguments that are mappings; an import of them takes time
+    from ._options import CostOptions as CostOptions
+    from ._options import DealOptions as DealOptions
+    from ._options import LimitOptions as LimitOptions
+    from ._options import OneStreamOptions as OneStreamOptions
+    from ._options import Options as Options
+    from ._options import SkipOptions as SkipOptions
+    from ._options import SourceOptions as SourceOptions
+    from ._options import StageOptions as StageOptions
+
 __all__ = ["Batch", "Loader", "Replay", "ReplayedBatch", "checkpoint", "stat"]
 __all__ += ["describe", "export_state", "import_state"]
 __all__ += errors.__all__
@@ -69,6 +79,11 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         return import_module(".hf", __name__)
+    if name.endswith("Options"):
+        from . import _options
+
+        if hasattr(_options, name):
+            return getattr(_options, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

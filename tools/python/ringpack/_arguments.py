@@ -6,15 +6,19 @@ import operator
 import os
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Optional, Union
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 from ._views import KINDS, import_jax, import_torch
 from .errors import UsageError
 
+if TYPE_CHECKING:
+    from ._options import SourceOptions
+
 FilePath = Union[str, "os.PathLike[str]"]
-Source = Union[FilePath, Mapping[str, Any]]
-Corpus = Union[Source, Iterable[Source]]
+Source = Union[FilePath, "SourceOptions"]
+# any iterable at run time; but a mapping is one, too, so a misspelt key would be none of a Source
+Corpus = Union[Source, Sequence[Source], Set[Source], Iterator[Source]]
 """Loader(corpus=...): the path of a source, the keys of a source, or several of them."""
 
 

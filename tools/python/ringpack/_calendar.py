@@ -3,11 +3,14 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, Optional, SupportsIndex, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, SupportsIndex, Union
 
 from ._arguments import whole
 from ._token import epochs_of, next_row_of
 from .errors import UsageError
+
+if TYPE_CHECKING:
+    from ._options import SkipOptions
 
 Range = Union[SupportsIndex, str, tuple[SupportsIndex, SupportsIndex]]
 """A number, "FIRST-END" without END, or the pair (FIRST, END)."""
@@ -203,7 +206,7 @@ def add_skips(
     row: int,
     rows: Union[Range, Iterable[Range]],
     steps: Union[Range, Iterable[Range]],
-) -> dict[str, list[str]]:
+) -> "SkipOptions":
     """The key `skip` of a config that has the calendar's skips and others at `row` or later."""
     added = {"rows": _ranges(rows, "rows"), "steps": _ranges(steps, "steps")}
     if not any(added.values()):
@@ -219,7 +222,12 @@ def add_skips(
                     "them first",
                 )
     added["rows"] += calendar.skips()
-    return {name: _merged(pairs) for name, pairs in added.items() if pairs}
+    skips: SkipOptions = {}
+    if added["rows"]:
+        skips["rows"] = _merged(added["rows"])
+    if added["steps"]:
+        skips["steps"] = _merged(added["steps"])
+    return skips
 
 
 def progress_of(described: Mapping[str, Any], calendar: Optional[Calendar]) -> dict[str, Any]:

@@ -2,12 +2,136 @@
 """The options of a Loader and their types. Written by make_options, from `ringpack config keys`."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, SupportsIndex, TypedDict, Union
+from typing import Literal, SupportsIndex, TypedDict, Union
 
-from ._arguments import FilePath
+from ._arguments import Corpus, FilePath
 
 Number = Union[SupportsIndex, str]
 """A whole number, or the text of one, which may have a unit: 64Ki."""
+Weight = Union[Number, float]
+Ranges = Union[Number, Sequence[Number]]
+"""7, or FIRST-END without END, or a list of these."""
+
+
+class SkipOptions(TypedDict, total=False):
+    """Keys of `skip`."""
+
+    rows: Ranges
+    steps: Ranges
+
+
+class LimitOptions(TypedDict, total=False):
+    """Keys of the limits of a source."""
+
+    max_epochs: Union[Number, Literal["endless"]]
+    """times that it is read"""
+    max_tokens: Number
+    """tokens that are taken"""
+    on_exhausted: Literal["continue", "stop", "error"]
+    """at a limit"""
+
+
+class CostOptions(TypedDict, total=False):
+    """Keys of `cost`."""
+
+    k: Number
+    """length whose attention costs as much as all else, as measured"""
+    hidden: Number
+    """width of the model"""
+    ffn: Number
+    """width of the feed-forward network; of all active experts together"""
+    heads: Number
+    """query heads"""
+    kv_heads: Number
+    """key and value heads"""
+    head_dim: Number
+    """width of a head"""
+    gated: bool
+    """whether the feed-forward network has three matrices"""
+    vocab: Number
+    """logits; needs `layers`"""
+    attention_window: Number
+    """tokens that a layer with a window attends to"""
+    window_layers: Number
+    """layers with such a window"""
+    layers: Number
+    """all layers"""
+
+
+class DealOptions(TypedDict, total=False):
+    """Keys of `deal`."""
+
+    window: Number
+    """rows that are dealt together"""
+    step: Number
+    """rows of a step"""
+    tier: Number
+    """rows of a micro-step of all ranks"""
+    bundle: Number
+    """rows of a rank's micro-batch"""
+    order: Literal["descending", "middle", "wave", "late_wave"]
+    """tiers of a step"""
+    cost: Number
+    """length whose attention costs as much as all else"""
+    attention_window: Number
+    """tokens that a layer with a window attends to"""
+    window_layers: Number
+    """layers with such a window"""
+    layers: Number
+    """all layers"""
+
+
+class SourceOptions(TypedDict, total=False):
+    """Keys of a source, in `corpus` or `sources`."""
+
+    name: str
+    """name in messages, and in stream version 2 also in the stream"""
+    weight: Weight
+    """share of the tokens, relative to the other sources"""
+    shards: Union[FilePath, Sequence[FilePath]]
+    """files, URLs, Megatron prefixes, globs, directories"""
+    path: Union[FilePath, Sequence[FilePath]]
+    """the same as shards"""
+    format: Literal[
+        "auto", "megatron", "raw", "npy", "llmc", "arrow", "datatrove", "mds", "litdata", "olmo"
+    ]
+    """format of the shards"""
+    dtype: Literal["u8", "u16", "i16", "i32", "u32", "i64", "i8", "u64"]
+    """type of a stored token"""
+    eos: Number
+    """token that ends a document, if the format needs one"""
+    column: str
+    """column of token ids, if a file has several"""
+    mask: str
+    """mask that says which tokens are trained: auto = as indexed, none, or its name"""
+    mask_value: Literal["train", "ignore"]
+    """meaning of an entry of the mask that is not 0"""
+    mask_of: Literal["token", "next"]
+    """whether an entry of the mask is about its own token or the next one"""
+    drop_untrained: Union[bool, Literal["none", "document", "fragment"]]
+    """leave out documents, or fragments (stream_version: 2), without a trained token; true =
+    document"""
+    select: str
+    """expression: the documents that are used (stream_version: 2)"""
+    repeat: Union[str, Mapping[Union[int, str], str]]
+    """documents taken several times in an epoch: {2: EXPRESSION} (stream_version: 2)"""
+    unseen_of: FilePath
+    """file of a state: the documents that it has used are left out (stream_version: 2)"""
+    unseen_source: str
+    """name of the source in the state of unseen_of (stream_version: 2)"""
+    atomic: bool
+    """its documents are never cut (stream_version: 2)"""
+    too_long: Literal["drop", "truncate", "error"]
+    """treatment of an atomic document longer than a row (stream_version: 2)"""
+    max_epochs: Union[Number, Literal["endless"]]
+    """times that it may be read; 0 or endless: without end (stream_version: 2)"""
+    max_tokens: Number
+    """no document is taken after so many tokens; 0 = no limit (stream_version: 2)"""
+    on_exhausted: Literal["continue", "stop", "error"]
+    """action when one of its limits is reached (stream_version: 2)"""
+    documents: str
+    """the part of its documents that is used: FIRST-END, from 0 and without END, or percent
+    (0-90%, and 90-100% for validation)"""
 
 
 class StageOptions(TypedDict, total=False):
@@ -15,15 +139,15 @@ class StageOptions(TypedDict, total=False):
 
     until: str
     """its end, from the beginning of the stream: 200k steps, 500g tokens, or row N"""
-    weights: Union[str, Mapping[str, Any]]
+    weights: Union[str, Mapping[str, Weight]]
     """weight of each source by name; one that is not named has 0, and waits"""
     ramp: Number
     """rows over which the weights move from those before"""
-    limits: Union[str, Mapping[str, Any]]
+    limits: Union[str, Mapping[str, LimitOptions]]
     """max_epochs, max_tokens and on_exhausted of sources by name"""
-    without: Union[str, Mapping[str, Any]]
+    without: Union[str, Mapping[str, FilePath]]
     """documents that are taken out: files by source, with one number on a line"""
-    documents: Union[str, Mapping[str, Any]]
+    documents: Union[str, Mapping[str, Number]]
     """documents of sources by name, for epochs that begin from here on"""
     seq_len: Number
     """tokens in a row"""
@@ -39,12 +163,26 @@ class StageOptions(TypedDict, total=False):
     """places of a fragment are a multiple of it"""
     max_docs_per_row: Number
     """most fragments in a row"""
-    deal: Union[str, Mapping[str, Any]]
+    deal: Union[str, DealOptions]
     """order of rows for equal cost"""
     global_batch_size: Number
     """rows of a step"""
     batch_size: Number
     """rows of a rank's micro-batch"""
+
+
+class CommonOptions(TypedDict, total=False):
+    """Keys that all streams share."""
+
+    streams: Mapping[str, "OneStreamOptions"]
+    """streams of one engine by name, each with the keys in which it differs: {train: {}, eval:
+    {num_epochs: 1}}"""
+    stream: str
+    """the one of the streams that is meant"""
+    ranks: Number
+    """ranks that this node serves, for instance 0-3"""
+    log_format: Literal["text", "json", "plain"]
+    """lines of the log: text with the time (systemd's journal has its own), json, plain"""
 
 
 class StreamOptions(TypedDict, total=False):
@@ -82,7 +220,7 @@ class StreamOptions(TypedDict, total=False):
     """token inserted after each document (stream_version: 2)"""
     label_across_cuts: bool
     """the last token of a cut predicts the next one of its document (stream_version: 2)"""
-    deal: Union[str, Mapping[str, Any]]
+    deal: Union[str, DealOptions]
     """order of rows for equal cost: a mapping of window, step, tier, cost (stream_version:
     2)"""
     lanes: Number
@@ -127,16 +265,11 @@ class AlertOptions(TypedDict, total=False):
 class RunOptions(TypedDict, total=False):
     """The other keys: they may change on resume."""
 
-    removed: Union[str, Mapping[str, Any]]
+    removed: Union[str, Mapping[str, Weight]]
     """sources of earlier starts, with the weight that they had in `sources`"""
-    streams: Union[str, Mapping[str, Any]]
-    """streams of one engine by name, each with the keys in which it differs: {train: {}, eval:
-    {num_epochs: 1}}"""
-    stream: str
-    """the one of the streams that is meant"""
-    stages: Union[str, Sequence[Union[StageOptions, Mapping[str, Any]]]]
+    stages: Union[str, Sequence[StageOptions]]
     """weights, limits and packing from a row on (stream_version: 2)"""
-    skip: Union[str, Mapping[str, Any]]
+    skip: Union[str, SkipOptions]
     """rows and steps that are not delivered: {rows: [100-200], steps: [7]} (stream_version:
     2)"""
     grow: bool
@@ -147,8 +280,6 @@ class RunOptions(TypedDict, total=False):
     """token ids must be below it"""
     global_batch_size: Number
     """rows of a step; a multiple of batch_size * dp_world_size"""
-    ranks: Number
-    """ranks that this node serves, for instance 0-3"""
     drop_last: bool
     """drop the last step when it is not full"""
     pad_id: Number
@@ -165,7 +296,7 @@ class RunOptions(TypedDict, total=False):
     """type of input_ids, labels and position_ids; auto = of the profile"""
     label_mode: Literal["shifted", "aligned"]
     """label of a position: the next token (shifted) or the token itself (aligned)"""
-    cost: Union[Number, Mapping[str, Any]]
+    cost: Union[Number, CostOptions]
     """cost of rows: the length at which attention costs as much as all else, or the model's
     numbers, {hidden: 4096, ffn: 14336, heads: 32, kv_heads: 8}"""
     cpus: str
@@ -199,14 +330,29 @@ class RunOptions(TypedDict, total=False):
     """directory for files fetched from object stores: indexes, sidecars, blocks"""
     cache_bytes: Number
     """blocks of objects kept in cache_dir, by all engines that use it"""
-    log_format: Literal["text", "json", "plain"]
-    """lines of the log: text with the time (systemd's journal has its own), json, plain"""
     mount_guard_dir: FilePath
     """directory of the run record, by which a start notices a missing mount; none = no
     record"""
 
 
-class Options(StreamOptions, CheckpointOptions, AlertOptions, RunOptions, total=False):
+class OneStreamOptions(StreamOptions, CheckpointOptions, AlertOptions, RunOptions, total=False):
+    """Keys of one of the streams: all but those of the node, the job and the process."""
+
+    corpus: Corpus
+    """as in Loader(corpus=...)"""
+    sources: Corpus
+    """another name of corpus"""
+    seq_len: Number
+    """tokens in a row"""
+    batch_size: Number
+    """rows of a batch of each rank"""
+    profile: str
+    """names and shapes of a batch for a framework"""
+
+
+class Options(
+    StreamOptions, CheckpointOptions, AlertOptions, RunOptions, CommonOptions, total=False
+):
     """All options of a Loader: keys of the config, and arguments of `ringpack serve`."""
 
     accept_weights: bool
@@ -215,7 +361,7 @@ class Options(StreamOptions, CheckpointOptions, AlertOptions, RunOptions, total=
     """set aside the checkpoints of checkpoint_dir, and start at row 0"""
     state: FilePath
     """start at the position of this state token, checkpoint, or file of a trainer"""
-    start_step: int
+    start_step: SupportsIndex
     """start at this step; refused where a checkpoint of checkpoint_dir is at another row"""
-    base_row: int
+    base_row: SupportsIndex
     """row at which step 0 of start_step begins (default 0)"""

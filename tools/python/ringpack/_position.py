@@ -4,7 +4,7 @@
 import os
 from collections.abc import Callable, Iterable, Mapping
 from threading import get_ident
-from typing import Any, Optional, Union
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 from ._arguments import FilePath
 from ._attached import Attached, one_thread
@@ -15,6 +15,9 @@ from ._state import import_state, room_of, state_in_form, token_of
 from ._token import describe_token, digest_of
 from .batch import Batch
 from .errors import RingpackError, UsageError
+
+if TYPE_CHECKING:
+    from ._options import SkipOptions
 
 
 class JsonState(dict[str, Any]):
@@ -187,7 +190,7 @@ class Positioned(Attached):
         self,
         rows: Union[Range, Iterable[Range]] = (),
         steps: Union[Range, Iterable[Range]] = (),
-    ) -> dict[str, list[str]]:
+    ) -> "SkipOptions":
         """Skip rows or steps that are ahead: they are planned and not delivered, and no other row
         changes its number. Returns the key `skip` of a config that has them and the earlier ones.
 

@@ -12,7 +12,8 @@
 struct list {
     const char *title, *about;
     const struct rp_config_key *keys;
-    const char *(*at_resume)(const char *key);
+    const char *(*at_resume)(const char *key); /* NULL: the key that has the mapping says it */
+    bool is_inner;                             /* a key of this name in an earlier list is meant */
 };
 
 /* The default in brackets; one in parentheses is a description. */
@@ -27,8 +28,10 @@ static void print_standard(const struct rp_config_key *key)
 static void print_at_resume(const struct list *list, const struct rp_config_key *key)
 {
     static const char may[] = "may change";
-    const char *words = list->at_resume(key->name);
-    if (!strncmp(words, may, sizeof may - 1))
+    const char *words = list->at_resume ? list->at_resume(key->name) : NULL;
+    if (!words)
+        printf("\n");
+    else if (!strncmp(words, may, sizeof may - 1))
         printf("; %s on resume%s\n", may, words + sizeof may - 1);
     else
         printf("; must not change on resume\n");
@@ -55,8 +58,7 @@ static const char *of_stage(const char *key)
     return "may change, in a stage that is not begun";
 }
 
-/* One key, which may be written as in its option: batch-size. A name may be in several lists; one
- * of a stage is shown if it is in no other. */
+/* One key, which may be written as in its option: batch-size. A name may be in several lists. */
 static int print_named(const struct list *lists, size_t list_count, const char *word)
 {
     char name[RP_TEXT_WORD_MAX];
@@ -68,7 +70,7 @@ static int print_named(const struct list *lists, size_t list_count, const char *
     for (size_t i = 0; i < list_count; i++)
         for (const struct rp_config_key *key = lists[i].keys; key->name; key++) {
             rp_text_offer(&near, key->name);
-            if (strcmp(key->name, name) != 0 || (found && lists[i].at_resume == of_stage))
+            if (strcmp(key->name, name) != 0 || (found && lists[i].is_inner))
                 continue;
             print_key(&lists[i], key);
             found = true;
@@ -130,11 +132,17 @@ static const char manual_head[] =
 int rp_keys_list(const struct rp_keys_arguments *arguments)
 {
     const struct list lists[] = {
-        {"KEYS", "Every key of a config.", rp_config_keys(), rp_keys_at_resume},
+        {"KEYS", "Every key of a config.", rp_config_keys(), rp_keys_at_resume, false},
         {"KEYS OF A SOURCE", "Each entry of sources is a path, or a mapping with the keys below.",
-         rp_config_source_keys(), rp_keys_of_source_at_resume},
+         rp_config_source_keys(), rp_keys_of_source_at_resume, false},
         {"KEYS OF A STAGE", "Each entry of stages is a mapping with the keys below.",
-         rp_config_stage_keys(), of_stage},
+         rp_config_stage_keys(), of_stage, true},
+        {"KEYS OF A DEAL", "`deal` is off, auto, or a mapping with the keys below.",
+         rp_config_deal_keys(), NULL, true},
+        {"KEYS OF A COST", "`cost` is a number, or a mapping with the keys below.",
+         rp_config_cost_keys(), NULL, true},
+        {"KEYS OF LIMITS", "`limits` has for each source a mapping with the keys below.",
+         rp_config_limits_keys(), NULL, true},
     };
     if (arguments->word_count > 0) {
         int status = RP_EXIT_FINE;
