@@ -292,3 +292,23 @@ def test_steps_of_stages_with_another_seq_len(program, corpora):
         for step in 2, 3, 1, 4, 0:
             again = replay.step(step, rank=0)[0]
             assert again.first_row == 2 * step and hash_of(again) == hash_of(first[step])
+
+
+def test_steps_of_stages_with_other_batches(program, corpora):
+    """One after another, as at random. A skipped step is refused."""
+    stages = [{"until": "3 steps"}, {"global_batch_size": 8, "until": "5 steps"}]
+    stages += [{"global_batch_size": 8, "batch_size": 4}]
+    form = {"corpus": corpora[0], "seq_len": 32, "batch_size": 2, "global_batch_size": 4}
+    form.update(dp_world_size=2, stages=stages, skip={"steps": [4]})
+    begins, per_rank = [0, 4, 8, 12, 20, 28, 36], [1, 1, 1, 2, 2, 1, 1]
+    with ringpack.Replay(**form) as replay:
+        for steps in range(7), (6, 0, 3, 5, 2):
+            for step in steps:
+                if step == 4:
+                    with pytest.raises(ringpack.UsageError, match="step 4: .*skip"):
+                        replay.step(step)
+                    continue
+                found = [batch for of_all in replay.step(step) for batch in of_all]
+                assert len(found) == 2 * per_rank[step]
+                assert found[0].first_row == begins[step]
+                assert all(a.next_row == b.first_row for a, b in zip(found[::2], found[2::2]))

@@ -112,6 +112,8 @@ class Replay:
         self._engine: Optional[Engine] = None
         self._loaders: list[Loader] = []
         self._next: Optional[int] = None  # next step of all loaders
+        self._row = 0  # its first row
+        self._sizes: dict[str, Any] = {}  # of its steps, up to the row part_end
 
     @overload
     def step(self, step: int) -> list[list[ReplayedBatch]]: ...
@@ -120,7 +122,8 @@ class Replay:
     def step(self, step: int, rank: Optional[int] = None) -> Any:
         """The micro-batches of a step, each a list of the batches of all ranks.
 
-        step: int; number of the step. UsageError below 0, or if the stream ends before it.
+        step: int; number of the step. UsageError below 0, if the stream ends before it, or if all
+            its rows are skipped.
         rank: int; give only the batches of this rank (None: of all). UsageError if there is no such
             rank."""
         wanted = whole("step", step)
@@ -164,11 +167,13 @@ class Replay:
 
     def _take(self, step: int, is_again: bool = False) -> list[list[ReplayedBatch]]:
         """The batches of a step; moves all ranks there first if they are elsewhere."""
-        if self._next != step or self._engine is None or not self._engine.runs():
+        is_next = self._next == step and self._row != self._sizes["part_end"]
+        if not is_next or self._engine is None or not self._engine.runs():
             self._go_to(step)
         self._next = None  # unknown if this step fails half-way
         batches: list[list[ReplayedBatch]] = []
-        for micro_batch in range(self._micro_batches):
+        row = self._row
+        for micro_batch in range(self._sizes["micro_batches"]):
             batches.append([])
             for rank, loader in enumerate(self._loaders):
                 batch = loader.next(self._timeout)
@@ -177,9 +182,13 @@ class Replay:
                     return self._take(step, is_again=True)
                 if batch is None:
                     raise UsageError(f"step {step}: the stream ends before it")
+                if batch.first_row != row:
+                    batch.close()
+                    raise UsageError(f"step {step}: no batch of it is delivered (skip)")
                 batches[-1].append(ReplayedBatch(batch, rank, micro_batch))
                 batch.close()
-        self._next = step + 1
+                row += self._sizes["batch_size"]
+        self._next, self._row = step + 1, row
         return batches
 
     def _go_to(self, step: int) -> None:
@@ -192,7 +201,7 @@ class Replay:
         wanted += ["--base-row", str(self._base_row)] if self._base_row is not None else []
         wanted += [self._checkpoint] if self._checkpoint else []
         said = ask_program("state", (wanted, self._text), self._program, self._folder)
-        self._micro_batches = said["micro_batches"]
+        self._sizes, self._row = said, said["row"]
         self._close_loaders()
         runs = self._engine is not None and self._engine.runs()
         if not runs:

@@ -48,9 +48,10 @@ static void report(const struct arguments *arguments, const struct rp_walk *walk
     rp_hash128_hex(digest, plan);
     uint64_t at = rp_plan_row(walk->plan);
     struct rp_numbering_part part = rp_steps_part(steps, at);
+    uint64_t part_end = rp_steps_part_end(steps, at);
     if (arguments->json)
         rp_cmd_print_json(json_pack(
-            "{s:o, s:o, s:I, s:I, s:s, s:o, s:I, s:I, s:I, s:I}", "checkpoint",
+            "{s:o, s:o, s:I, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:o}", "checkpoint",
             arguments->origin.checkpoint ? rp_cmd_json_text(arguments->origin.checkpoint)
                                          : json_null(),
             "path", rp_cmd_json_text(arguments->output_path), "row", (json_int_t)at, "bytes",
@@ -58,7 +59,8 @@ static void report(const struct arguments *arguments, const struct rp_walk *walk
             "plan_digest", has_digest ? json_string(plan) : json_null(), "step_rows",
             (json_int_t)part.step_rows, "batch_size", (json_int_t)(part.batch_rows / steps->ranks),
             "dp_world_size", (json_int_t)steps->ranks, "micro_batches",
-            (json_int_t)rp_numbering_step_batches(&part)));
+            (json_int_t)rp_numbering_step_batches(&part), "part_end",
+            part_end == UINT64_MAX ? json_null() : json_integer((json_int_t)part_end)));
     else
         printf("%s: the state token of row %s, %zu bytes, plan digest %s\n", arguments->output,
                rp_cmd_count_text(at, row), walk->near.bytes,

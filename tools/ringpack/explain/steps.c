@@ -81,6 +81,17 @@ struct rp_numbering_part rp_steps_part(const struct rp_steps *steps, uint64_t ro
     return part_of(steps, false, row);
 }
 
+uint64_t rp_steps_part_end(const struct rp_steps *steps, uint64_t row)
+{
+    struct rp_numbering_part part = part_of(steps, false, row);
+    for (uint32_t i = 0; i < steps->batches->count; i++) {
+        uint64_t from = steps->batches->stages[i].from;
+        if (from > part.row)
+            return part.row + rp_div_up(from - part.row, part.step_rows) * part.step_rows;
+    }
+    return UINT64_MAX;
+}
+
 bool rp_steps_begin(const struct rp_steps *steps, uint64_t row)
 {
     struct rp_numbering_part part = part_of(steps, false, row);

@@ -41,6 +41,9 @@ struct rp_step_place {
 struct rp_step_place rp_steps_place(const struct rp_steps *steps, uint64_t row);
 /** The sizes of a row's step and batch, and the first row that has them. */
 struct rp_numbering_part rp_steps_part(const struct rp_steps *steps, uint64_t row);
+/** The first row after a row at which a stage begins that may have other sizes; UINT64_MAX: none.
+ */
+uint64_t rp_steps_part_end(const struct rp_steps *steps, uint64_t row);
 /** Whether a step begins at a row; and the first row after the step of a row, which is known. */
 bool rp_steps_begin(const struct rp_steps *steps, uint64_t row);
 uint64_t rp_steps_end(const struct rp_steps *steps, uint64_t row);
