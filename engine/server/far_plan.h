@@ -26,7 +26,7 @@
 #include "base/fail.h"
 #include "plan/plan.h"
 
-/* Rows planned in a millisecond or two. */
+/* A row is near if at most this many rows have to be planned to reach it: a millisecond or two. */
 #ifdef RP_SIMULATION /* so few that short stories have far rows */
 #define RP_NEAR_ROWS 8u
 #else

@@ -19,7 +19,8 @@
 
 #include "server/engine.h"
 
-/* Without effect if the engine keeps no journal, but for rp_engine_journal_record. */
+/* If the engine keeps no journal, rp_engine_journal_record must not be called, and the other
+ * functions have no effect. */
 
 /** Begin the entry of the start. */
 void rp_engine_journal_start(struct rp_engine *engine);

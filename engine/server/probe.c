@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe.c — a plan of the engine's own, separate from the flow's plans: it checks the state tokens
- * of trainers, and finds the state of any row.
+/* probe.c — moves the probe from the nearest known state to a row, and compares the state tokens of
+ * trainers with the states there.
  *
  * States of one row may differ although the streams have one identity: their weights changed at
  * different rows. So a token belongs to the served stream only if its row has the same state here.
@@ -16,7 +16,8 @@
 #include "server/probe.h"
 #include "server/seats.h"
 
-/* States of two rows are compared only if they are at most this far apart. */
+/* A token is compared only if at most this many rows have to be planned for it: as many as
+ * RP_NEAR_ROWS, which is smaller in a simulation. */
 #define COMPARED_ROWS 4096u
 /* Rows that dispatch may plan to reach the beginning of a step: 50 to 100 ms. */
 #define STEP_ROWS (16 * RP_NEAR_ROWS)

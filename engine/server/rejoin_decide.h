@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rejoin_decide.h — decides the first batch of a consumer that attaches, and the changes to the
- * rings: a pure function of a few facts. rejoin.c gathers the facts and applies the decision.
+ * rings: a function of a few facts, whose only effect is on the numbering `trial`. rejoin.c gathers
+ * the facts and applies the decision.
  *
  * Rows and batches. A consumer requests a row of the stream. The engine numbers batches and steps
  * (base/numbering.h). A row is *numbered* if a batch begins there.
@@ -94,7 +95,8 @@ enum rp_token_follows {
 struct rp_rejoin_facts {
     /* the engine's */
     const struct rp_numbering *numbering;
-    struct rp_numbering *trial; /* scratch with the same stages; holds step_row if it renumbers */
+    /* Has the same stages. If the decision renumbers, `trial` is the new numbering afterwards */
+    struct rp_numbering *trial;
     uint64_t start_row;
     bool has_failed;   /* the engine publishes no more batches */
     bool has_consumed; /* some consumer released a batch and has detached */

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* save.c — full checkpoints without a pause.
  *
- * A checkpoint has two positions.
+ * A checkpoint follows from the numbers of two batches:
  *
- *   cut       the first row of a run that resumes from it: the end of the last step whose batches
- *             every local rank has released. A step boundary, because an engine that begins there
- *             counts its steps from there, and must end them where the engines of other nodes do.
- *   consumed  the first row of its contents: the first batch that some local rank has not released.
+ *   consumed  the first batch that some local rank has not released. Contents begin with its rows.
+ *   cut       the first batch of the step that has `consumed`. A run that resumes begins with its
+ *             first row: a step boundary, because an engine counts its steps from its first row,
+ *             and must end them where the engines of other nodes do.
  *
  * Invariant: cut <= consumed < cut + a step. The batches between the two were released, so their
  * slots may be in use again: they are in no contents, and a run that begins at the cut reads them
- * from the corpus. Rows at and after `consumed` that were prefetched are immutable until they are
+ * from the corpus. Rows from `consumed` on that were prefetched are immutable until they are
  * released, and a hold keeps their slots and tickets from being used again after that.
  *
  * Invariant: no checkpoint counts a batch that a consumer may request again. So none is made while
@@ -68,12 +68,12 @@ enum state_source {
 };
 
 /* *found: the state, for STATE_KEPT and STATE_START. */
-static enum state_source find_state(const struct rp_engine *engine, uint64_t position,
+static enum state_source find_state(const struct rp_engine *engine, uint64_t cut,
                                     struct rp_row_state *found)
 {
     const struct rp_stream *stream = &engine->stream;
-    uint64_t row = rp_delivery_row(&engine->delivery, position);
-    *found = rp_flow_state_at(engine->delivery.flow, position);
+    uint64_t row = rp_delivery_row(&engine->delivery, cut);
+    *found = rp_flow_state_at(engine->delivery.flow, cut);
     if (found->token)
         return STATE_KEPT;
     if (row == stream->start_row) {
@@ -88,26 +88,26 @@ static enum state_source find_state(const struct rp_engine *engine, uint64_t pos
 
 /* Move the probe to the cut. Returns 1; 0 if the cut is far: planning to it has begun; or a code.
  */
-static int probe_cut(struct rp_engine *engine, uint64_t position)
+static int probe_cut(struct rp_engine *engine, uint64_t cut)
 {
     struct rp_saver *saver = &engine->saving.saver;
     engine->stream.far = &saver->far;
-    int code = rp_engine_probe_batch(engine, position, &saver->error);
+    int code = rp_engine_probe_batch(engine, cut, &saver->error);
     engine->stream.far = NULL;
     if (code == -EINPROGRESS)
         rp_engine_plan_far(engine);
     return code == -EINPROGRESS ? 0 : code < 0 ? code : 1;
 }
 
-/* Give the saver the state token of `position`. Returns 1; 0 if it is not known yet; or a code. */
-static int take_state(struct rp_engine *engine, uint64_t position)
+/* Give the saver the state token of the cut. Returns 1; 0 if it is not known yet; or a code. */
+static int take_state(struct rp_engine *engine, uint64_t cut)
 {
     struct rp_saver *saver = &engine->saving.saver;
     struct rp_row_state found;
-    enum state_source source = find_state(engine, position, &found);
+    enum state_source source = find_state(engine, cut, &found);
     if (source == STATE_LATER)
         return 0;
-    int code = source == STATE_PLANNED ? probe_cut(engine, position) : 1;
+    int code = source == STATE_PLANNED ? probe_cut(engine, cut) : 1;
     if (code <= 0)
         return code;
     saver->token = rp_calloc(1, engine->stream.state_bytes_max);

@@ -6,8 +6,8 @@
  * that). In every state the seat has a position: the batch that its consumer releases next or, if
  * none is attached, the first batch of the next consumer.
  *
- *   VACANT            no consumer has attached since the engine started; the position is the
- *                     engine's start row
+ *   VACANT            no consumer has attached since the engine started; the position is the batch
+ *                     of the engine's start row
  *   ATTACHED          a consumer is attached; the position follows its release watermark
  *   MIGRATING         the attach of another consumer has rebuilt the ring, so this seat's consumer
  *                     was disconnected, and will attach to the new ring. A seat is in this state
@@ -81,8 +81,8 @@ enum rp_seat_event {
     RP_SEAT_DETACH_CONSUMED, /* the same, after it released the last batch of the stream */
     RP_SEAT_MIGRATE,         /* its ring is rebuilt, so the engine closed its connection */
     RP_SEAT_MIGRATE_END,     /* the attach that rebuilt its ring has been served */
-    RP_SEAT_ROLLBACK,        /* another consumer has attached from a state token */
-    RP_SEAT_ROLLBACK_OWN,    /* the same, while this seat's epoch is the engine's */
+    RP_SEAT_ROLLBACK,        /* a consumer has attached to another seat from a state token */
+    RP_SEAT_ROLLBACK_OWN,    /* the same, or to this seat, while its epoch is the engine's */
     RP_SEAT_MOVE,            /* the engine has changed its position for another consumer */
     RP_SEAT_MOVE_OWN,        /* the same, while this seat's epoch is the engine's */
     RP_SEAT_SKIP,            /* its position is advanced because other consumers wait */

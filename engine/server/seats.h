@@ -32,7 +32,7 @@ void rp_delivery_note_rollback(struct rp_delivery *delivery, struct rp_seat *sea
  *
  *   - A seat is ATTACHED if and only if one connection has it and its ring has a control page for
  *     it. No seat is MIGRATING.
- *   - The position of a VACANT seat is the engine's start row.
+ *   - The position of a VACANT seat is the batch of the engine's start row.
  *   - Only a seat whose position is unknown is skipped.
  *   - No seat's rollback epoch is higher than the engine's. */
 void rp_engine_check_seats(const struct rp_engine *engine);
