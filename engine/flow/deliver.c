@@ -2,9 +2,10 @@
 /* deliver.c — retires tickets in plan order; when the last ticket of a micro-batch is packed,
  * completes the batch in every local ring (cu_seqlens, slot header, state token) and publishes it.
  *
- * Invariants: batches are published in order, each once in an attach; a slot is completed before
- * its tail store and not touched after it until the trainer has released it. Words that trainers
- * write reach packers only through free_until, after rp_ring_poll_release has checked them. */
+ * Invariants: batches are published in order, and none twice while a trainer is attached; a slot is
+ * completed before its tail store and not touched after it until the trainer has released it. Words
+ * that trainers write reach packers only through free_until, after rp_ring_poll_release has checked
+ * them. */
 #include "flow/deliver.h"
 
 #include <inttypes.h>
@@ -154,9 +155,9 @@ static void publish_batch(struct rp_deliver *d, const struct rp_ticket *last)
     uint32_t published = 0;
     d->published_ns = now;
     for (uint32_t r = 0; r < d->options->rank_count; r++) {
+        /* the ring gets the batch from another flow, or had it from an earlier start */
         if (d->is_left_out[r] || batch < d->rings[r].tail)
-            continue; /* the ring gets the batch from another flow, or had it from an earlier start
-                       */
+            continue;
         RP_ASSERT(batch == d->rings[r].tail);
         complete_batch(d, r, last);
         published++;
@@ -479,18 +480,18 @@ static bool deliver_in_turn(struct rp_deliver *d, enum rp_turn_reason reason)
  * it took the turn after this thread gave it back, and so it sees `unannounced`. */
 void rp_deliver_as_packer(struct rp_deliver *d, enum rp_turn_reason reason)
 {
-    bool needs_engine = false, is_work_left = true;
+    bool is_for_engine = false, is_work_left = true;
     if (reason == RP_TURN_WAITS && !rp_a32_load_relaxed(&d->unannounced))
         return;
     if (reason == RP_TURN_LACKS_ROOM)
         rp_a32_store_relaxed(&d->room, RP_ROOM_WANTED);
     rp_fence_seq_cst(); /* PAIRS turn */
     while (is_work_left && try_turn(d)) {
-        needs_engine = deliver_in_turn(d, reason);
+        is_for_engine = deliver_in_turn(d, reason);
         uint64_t next = d->next_ticket;
         give_turn_back(d);
-        is_work_left = !needs_engine && (is_packed(d->arena, next) || is_room_wanted(d));
+        is_work_left = !is_for_engine && (is_packed(d->arena, next) || is_room_wanted(d));
     }
-    if (needs_engine)
+    if (is_for_engine)
         rp_fd_wake(d->wake_fd);
 }

@@ -54,7 +54,7 @@
 #include "flow/revalidation.h"
 
 #define RP_ANNOUNCE_NS 100000u
-#define RP_ANNOUNCE_RANK_NS 12500u /* so of more than 8 ranks */
+#define RP_ANNOUNCE_RANK_NS 12500u /* for each rank: the longer time from 9 ranks on */
 
 enum rp_room { RP_ROOM_ENOUGH, RP_ROOM_WANTED, RP_ROOM_REQUESTED };
 

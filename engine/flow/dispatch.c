@@ -13,10 +13,11 @@
  * Token files without hashes are checked twice a second, and when the engine requests it
  * (revalidation.h). So the thread runs as long as the flow, also when everything is planned.
  *
- * Invariants: everything about a ticket is written before its PLANNED store; a ticket becomes
- * PLANNED only if a check after it was closed found the indexes unchanged. Failures: an error of
- * the plan or of opening a file becomes a ticket of its own, in its place in the order, so all
- * batches before it are delivered. */
+ * Invariants: everything about a ticket is written before it is handed on: by the store of PLANNED
+ * or, if it has no reads, of READY. A ticket with transfers or reads is handed on only if a check
+ * after it was closed found the indexes unchanged. Failures: an error of the plan or of opening a
+ * file becomes a ticket of its own, which has neither, in its place in the order, so all batches
+ * before it are delivered. */
 #include "flow/dispatch.h"
 
 #include <sched.h>

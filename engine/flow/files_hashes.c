@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* files_hashes.c — the hashes of the blocks of a file: combined, compared, and told if they differ.
+/* files_hashes.c — combines the hashes of a file's blocks, compares them, and reports a difference.
  */
 #include <inttypes.h>
 

@@ -37,13 +37,15 @@ struct rp_next_use;   /* next_use.h */
 struct rp_page_cache; /* page_cache.h */
 struct rp_sums;       /* sums.h */
 
-/* Trained tokens and documents that masks left to this node's planned rows, per source, ahead of
- * delivery. A document counts in the row where it begins. Several flows may add to the counts. */
+/* Counts of a source with a mask, over the rows that are planned for this node's ranks: so they are
+ * ahead of delivery. A document counts in the row where it begins. Several flows may add to the
+ * counts. */
 struct rp_mask_counts {
-    struct rp_a64 labels; /* tokens that have one */
+    struct rp_a64 labels; /* tokens that have a label */
     struct rp_a64 documents;
-    struct rp_a64 untrained; /* documents: no token of them is trained */
-    /* documents that long_doc: truncate cuts to seq_len tokens: no trained token is among those */
+    struct rp_a64 untrained; /* documents without a trained token */
+    /* documents whose trained tokens are all after the first seq_len tokens, which long_doc:
+     * truncate keeps */
     struct rp_a64 cut_off;
 };
 
@@ -195,7 +197,9 @@ struct rp_arena *rp_flow_arena(struct rp_flow *flow);
 /** Address of the tokens of a transfer of an unretired ticket, once they are loaded. */
 const uint8_t *rp_flow_transfer_tokens(const struct rp_flow *flow,
                                        const struct rp_transfer *transfer);
-/** Tickets that deliver has not retired: [first, last) as of now. */
+/** The numbers [first, last) that tickets which deliver has not retired can have now: as many as
+ * there are slots. A number whose ticket is not planned yet has the slot of an older ticket, as the
+ * slot's state word shows. */
 void rp_flow_tickets(const struct rp_flow *flow, uint64_t *first, uint64_t *last);
 
 /** Request a revalidation of every token file without hashes that was used since the last one;

@@ -64,10 +64,11 @@ void rp_reads_begin(struct rp_reads *reads, struct rp_ticket *ticket, uint64_t n
 void rp_reads_take_hashes(const struct rp_reads *reads, struct rp_ticket *ticket);
 
 enum rp_reads_place { RP_READS_FULL, RP_READS_PLACED };
-/** Set data_offset, loaded_by, mapped_shard, width, id_bits and extra of a transfer of `row`; its
- * fragment, ring and offset are set, and it is the next one of the ticket, which gets its mask.
- * FULL: the ticket takes no more; an empty one does when the tickets below rp_reads_room_at are
- * retired. Or a negative code: the token file cannot be opened. */
+/** Place the tokens of the next transfer of the ticket, a fragment of `row`, and add its mask to
+ * the ticket. The transfer's fragment, ring, row, offset and index are set; this sets its other
+ * members. FULL: the ticket has no room for the transfer. If the ticket is empty, it has room once
+ * the tickets below rp_reads_room_at are retired. Or a negative code: the token file cannot be
+ * opened. */
 RP_MUST_CHECK int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_transfer *transfer,
                                  struct rp_error *error);
 

@@ -101,13 +101,13 @@ struct rp_transfer {
 static inline uint32_t rp_transfer_own(const struct rp_transfer *transfer)
 {
     uint32_t extra = transfer->extra;
-    return transfer->fragment.length - (extra & 1) - (extra >> 1 & 1);
+    return transfer->fragment.length - !!(extra & RP_EXTRA_BOS) - !!(extra & RP_EXTRA_EOS);
 }
 
 /** The tokens at data_offset: its own ones and, with RP_EXTRA_NEXT, one more. */
 static inline uint32_t rp_transfer_stored(const struct rp_transfer *transfer)
 {
-    return rp_transfer_own(transfer) + (transfer->extra >> 2 & 1);
+    return rp_transfer_own(transfer) + !!(transfer->extra & RP_EXTRA_NEXT);
 }
 
 /** Has its end a label: the document's token after it? */
@@ -259,7 +259,7 @@ struct rp_arena_words {
     RP_LINE_ALIGNED struct rp_a32 parked; /* writer: deliver. 1: wake it after PACKED */
 };
 
-/* A state token that is known, and its row. */
+/* The state token of a row, from which the plan continues with that row. */
 struct rp_row_state {
     const void *token; /* NULL: the state is not known */
     size_t bytes;
