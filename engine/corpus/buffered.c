@@ -30,7 +30,7 @@ int rp_buffered_view(struct rp_buffered *file, uint64_t first, uint64_t count, c
     file->begin = file->end = 0;
     *out = file->bytes;
     if (!file->bytes)
-        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a document of %" PRIu64 " bytes",
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for %" PRIu64 " bytes of it",
                        file->path, count);
     int code = rp_file_read_at(file->fd, file->path, file->bytes, (size_t)wanted, first, error);
     if (code == 0) {

@@ -25,24 +25,25 @@ static int check_origin(const struct rp_probe *probe, const struct rp_mask_origi
                          origin->name);
 }
 
-int rp_byte_mask_find(struct rp_byte_mask *mask, char *path, const char *name, const char *hint,
+int rp_byte_mask_find(struct rp_byte_mask *mask, struct rp_mask_file file,
                       const struct rp_probe *probe, const struct rp_mask_choice *choice,
                       struct rp_layout *layout, struct rp_error *error)
 {
-    if (!path)
+    if (!file.path)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", probe->path);
     int code = 0;
-    layout->has_spans = access(path, F_OK) == 0;
+    layout->has_spans = access(file.path, F_OK) == 0;
     if (layout->has_spans) {
-        mask->path = path;
-        code = rp_mask_origin(&layout->mask, name, choice, error);
+        mask->path = file.path;
+        code = rp_mask_origin(&layout->mask, file.name, choice, error);
         mask->rule = layout->mask.rule;
         return code < 0 ? code : check_origin(probe, &layout->mask, error);
     }
     if (!rp_mask_is_auto(choice))
-        code = rp_fail(error, -RP_E_FORMAT, hint, "%s: mask `%s`: expected %s, found no such file",
-                       probe->path, name, path);
-    free(path);
+        code = rp_fail(error, -RP_E_FORMAT, file.hint,
+                       "%s: mask `%s`: expected %s, found no such file", probe->path, file.name,
+                       file.path);
+    free(file.path);
     return code;
 }
 
@@ -57,12 +58,12 @@ int rp_byte_mask_find_olmo(struct rp_byte_mask *mask, const struct rp_probe *pro
     if (!kind->cut || rp_mask_is_none(choice))
         return 0;
     const char *name = rp_mask_is_auto(choice) ? kind->add : choice->name;
-    char *path = rp_asprintf("%.*s%s%s", (int)(base - probe->path), probe->path, name,
-                             base + strlen(kind->cut));
-    return rp_byte_mask_find(
-        mask, path, name,
-        "write the mask as a byte for each token, or set `mask: none` (--mask none)", probe, choice,
-        layout, error);
+    const struct rp_mask_file file = {
+        .path = rp_asprintf("%.*s%s%s", (int)(base - probe->path), probe->path, name,
+                            base + strlen(kind->cut)),
+        .name = name,
+        .hint = "write the mask as a byte for each token, or set `mask: none` (--mask none)"};
+    return rp_byte_mask_find(mask, file, probe, choice, layout, error);
 }
 
 static int fail_too_long_at_start(const struct rp_probe *probe, const struct rp_layout *layout,

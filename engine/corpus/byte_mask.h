@@ -23,11 +23,17 @@ struct rp_byte_mask {
 /* Beginnings of the names of OLMo's token files and masks. */
 extern const struct rp_companion rp_byte_masks_of_olmo[];
 
-/** Use the mask at `path`, which is freed, or NULL when out of memory. If the file exists, this
- * sets mask->path and the layout's fields of spans. A missing file is an error, with the hint, only
- * if the mask was chosen by name. */
-RP_MUST_CHECK int rp_byte_mask_find(struct rp_byte_mask *mask, char *path, const char *name,
-                                    const char *hint, const struct rp_probe *probe,
+/* The companion file that has the mask of a token file, if it exists. */
+struct rp_mask_file {
+    char *path; /* NULL: out of memory */
+    const char *name;
+    const char *hint; /* if the mask was chosen by name, and the file is missing */
+};
+/** Use the mask of a companion file, whose path is freed. If the file exists, this sets mask->path
+ * and the layout's fields of spans. A missing file is an error only if the mask was chosen by
+ * name. */
+RP_MUST_CHECK int rp_byte_mask_find(struct rp_byte_mask *mask, struct rp_mask_file file,
+                                    const struct rp_probe *probe,
                                     const struct rp_mask_choice *choice, struct rp_layout *layout,
                                     struct rp_error *error);
 /** As rp_byte_mask_find, by OLMo's names, also for raw files: token_ids_*.npy has

@@ -359,13 +359,16 @@ struct rp_inspection {
     struct rp_tokenizer_id tokenizer;
     struct rp_fingerprint fingerprint;
 };
-/** Inspect one shard. `hints` may be NULL; its name, weight and shards are ignored. scan_tokens:
- * read every token for token_max (memory speed); otherwise only the index. To scan an object in a
- * store, it is fetched into index_dir or the temporary directory, and removed again. */
-RP_MUST_CHECK int rp_inspect(const char *path, const struct rp_source_spec *hints,
-                             const char *index_dir, bool scan_tokens,
-                             const struct rp_progress *progress, struct rp_inspection *inspection,
-                             struct rp_error *error);
+struct rp_inspect_options {
+    const struct rp_source_spec *hints; /* may be NULL; name, weight and shards are ignored */
+    const char *index_dir;              /* folder of the sidecar; NULL: the shard's folder */
+    bool scan_tokens; /* read every token for token_max (memory speed), and not only the index */
+    const struct rp_progress *progress;
+};
+/** Inspect one shard. To scan an object in a store, it is fetched into index_dir or the temporary
+ * directory, and removed again. options NULL: all are zero. */
+RP_MUST_CHECK int rp_inspect(const char *path, const struct rp_inspect_options *options,
+                             struct rp_inspection *inspection, struct rp_error *error);
 
 struct rp_sidecar_build_options {
     const struct rp_source_spec *hints; /* as in rp_inspect */

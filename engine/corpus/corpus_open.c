@@ -33,13 +33,11 @@ static int fail_mappings(const struct rp_corpus *corpus, struct rp_error *error)
                            corpus->shard_count, corpus->shard_total);
 }
 
-int rp_corpus_open_remotes(struct rp_remote **remotes, size_t *remote_count,
-                           const struct rp_source_spec *sources, uint32_t source_count,
-                           const char *cache_dir, const struct rp_corpus_gate *gate,
-                           struct rp_error *error)
+int64_t rp_corpus_open_remotes(struct rp_remote **remotes, const struct rp_source_spec *sources,
+                               uint32_t source_count, const char *cache_dir,
+                               const struct rp_corpus_gate *gate, struct rp_error *error)
 {
-    size_t count = 0;
-    *remote_count = 0;
+    size_t count = 0, url_count = 0;
     for (uint32_t s = 0; s < source_count; s++)
         count += sources[s].shard_count;
     const char **urls = rp_calloc(count, sizeof *urls);
@@ -48,12 +46,12 @@ int rp_corpus_open_remotes(struct rp_remote **remotes, size_t *remote_count,
     for (uint32_t s = 0; s < source_count; s++)
         for (uint32_t i = 0; i < sources[s].shard_count; i++)
             if (rp_url_is(sources[s].shards[i]))
-                urls[(*remote_count)++] = sources[s].shards[i];
-    int code = *remote_count ? rp_corpus_gate_pass(gate, error) : 0;
-    if (code == 0 && *remote_count)
-        code = rp_remotes_open(remotes, urls, *remote_count, cache_dir, error);
+                urls[url_count++] = sources[s].shards[i];
+    int code = url_count ? rp_corpus_gate_pass(gate, error) : 0;
+    if (code == 0 && url_count)
+        code = rp_remotes_open(remotes, urls, url_count, cache_dir, error);
     free(urls);
-    return code;
+    return code < 0 ? code : (int64_t)url_count;
 }
 
 /* ---- opened shards --------------------------------------------------------------------------- */
@@ -263,10 +261,12 @@ static int make_shards(struct rp_corpus *corpus, const struct rp_corpus_spec *sp
         return rp_fail(error, -RP_E_EMPTY, "name at least one shard", "the corpus has no shards");
     corpus->shard_total = (uint32_t)shards;
     corpus->shards = rp_calloc((size_t)shards, sizeof *corpus->shards);
-    return corpus->shards
-               ? rp_corpus_open_remotes(&corpus->remotes, &corpus->remote_count, spec->sources,
-                                        spec->source_count, spec->cache_dir, spec->gate, error)
-               : fail_memory(error);
+    if (!corpus->shards)
+        return fail_memory(error);
+    int64_t remotes = rp_corpus_open_remotes(&corpus->remotes, spec->sources, spec->source_count,
+                                             spec->cache_dir, spec->gate, error);
+    corpus->remote_count = remotes < 0 ? 0 : (size_t)remotes;
+    return remotes < 0 ? (int)remotes : 0;
 }
 
 static int open_sources(struct rp_corpus *corpus, const struct rp_corpus_spec *spec,

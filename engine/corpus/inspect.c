@@ -111,22 +111,23 @@ static int scan_largest(const struct rp_opened *opened, const char *place,
     return code;
 }
 
-int rp_inspect(const char *path, const struct rp_source_spec *hints, const char *index_dir,
-               bool scan_tokens, const struct rp_progress *progress,
+int rp_inspect(const char *path, const struct rp_inspect_options *options,
                struct rp_inspection *inspection, struct rp_error *error)
 {
+    static const struct rp_inspect_options none;
+    options = options ? options : &none;
     struct rp_remote *remote = NULL;
     int code = 0;
     if (rp_url_is(path))
         code = rp_remotes_open(&remote, &path, 1, NULL, error);
     if (code < 0)
         return code;
-    const struct rp_open_options options = {
-        .find = {.hints = hints, .remote = remote, .index_dir = index_dir},
-        .scan_bytes_max = scan_tokens ? UINT64_MAX : RP_SCAN_AT_OPEN_MAX,
+    const struct rp_open_options opening = {
+        .find = {.hints = options->hints, .remote = remote, .index_dir = options->index_dir},
+        .scan_bytes_max = options->scan_tokens ? UINT64_MAX : RP_SCAN_AT_OPEN_MAX,
     };
     struct rp_opened opened;
-    code = rp_shard_open(&opened, path, 0, &options, error);
+    code = rp_shard_open(&opened, path, 0, &opening, error);
     if (code < 0) {
         code = rp_remote_context(remote, code, error);
         rp_remotes_close(remote, 1);
@@ -151,8 +152,9 @@ int rp_inspect(const char *path, const struct rp_source_spec *hints, const char 
     if (rp_opened_uses_spans(&opened))
         rp_mask_text(opened.mask, inspection->mask, sizeof inspection->mask);
     count_lengths(&opened, inspection);
-    if (scan_tokens)
-        code = scan_largest(&opened, index_dir, progress, &inspection->token_max, error);
+    if (options->scan_tokens)
+        code = scan_largest(&opened, options->index_dir, options->progress, &inspection->token_max,
+                            error);
     rp_shard_close(&opened);
     rp_remotes_close(remote, 1);
     return code;

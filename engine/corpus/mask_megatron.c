@@ -90,27 +90,26 @@ static int add_document(struct reading *tokens, struct reading *entries, uint64_
     return rp_mask_spans(list, rule, &both, error);
 }
 
-static int add_documents(const struct rp_opened *opened, int fd, const struct rp_opened *mask,
-                         int mask_fd, const struct rp_mask_rule *rule,
-                         struct rp_collector *collector, struct rp_error *error)
+static int add_documents(struct reading *tokens, struct reading *entries,
+                         const struct rp_mask_rule *rule, struct rp_collector *collector,
+                         struct rp_error *error)
 {
-    struct reading tokens = begin_reading(opened, fd);
-    struct reading entries = begin_reading(mask, mask_fd);
+    const struct rp_opened *mask = entries->opened;
     struct rp_span_list list = {0};
-    uint64_t documents = opened->shard.documents;
+    uint64_t documents = tokens->opened->shard.documents;
     int code = documents == mask->shard.documents
                    ? 0
                    : fail_length(mask, "documents", documents, mask->shard.documents, error);
     for (uint64_t d = 0; d < documents && code == 0; d++) {
-        code = add_document(&tokens, &entries, d, rule, &list, error);
+        code = add_document(tokens, entries, d, rule, &list, error);
         if (code == 0 && d % DOCUMENTS_PER_CHECK == 0)
             code = rp_stop_check(error);
         if (code == 0)
             code = rp_collector_add_spans(collector, list.spans, list.count, error);
     }
     rp_span_list_release(&list);
-    rp_buffered_release(&tokens.file);
-    rp_buffered_release(&entries.file);
+    rp_buffered_release(&tokens->file);
+    rp_buffered_release(&entries->file);
     return code;
 }
 
@@ -143,7 +142,8 @@ static int add_mask(const struct rp_opened *opened, int fd, const char *prefix,
     int code = rp_shard_open_for_index(&mask, prefix, &options, &mask_fd, error);
     if (code < 0)
         return code;
-    code = add_documents(opened, fd, &mask, mask_fd, &origin->rule, collector, error);
+    struct reading tokens = begin_reading(opened, fd), entries = begin_reading(&mask, mask_fd);
+    code = add_documents(&tokens, &entries, &origin->rule, collector, error);
     close(mask_fd);
     rp_shard_close(&mask);
     return code < 0 ? code : 1;

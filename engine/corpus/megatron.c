@@ -334,13 +334,11 @@ void rp_megatron_read_through(struct rp_megatron *megatron)
 }
 
 /* The map and the sample are of one file, whatever happens to its name. */
-int rp_megatron_open(struct rp_megatron *megatron, const char *path, const char *token_path,
-                     uint64_t token_bytes, enum rp_token_type declared, uint64_t *plain_out,
+int rp_megatron_open(struct rp_megatron *megatron, enum rp_token_type declared, uint64_t *plain_out,
                      struct rp_error *error)
 {
+    const char *path = megatron->path;
     uint64_t bytes;
-    *megatron = (struct rp_megatron){
-        .path = path, .token_path = token_path, .token_bytes = token_bytes};
     *plain_out = 0;
     int fd = rp_file_open_read(path, &bytes, error);
     if (fd < 0)

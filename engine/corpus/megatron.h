@@ -16,6 +16,7 @@
  * so that opening does not take longer with more of them. */
 #define RP_CHECK_ALL_MAX (1u << 20)
 
+/* Begins as the paths and token_bytes. */
 struct rp_megatron {
     const char *path, *token_path; /* borrowed */
     uint64_t token_bytes;          /* the .bin's */
@@ -31,12 +32,10 @@ struct rp_megatron {
     const uint8_t *first;    /* i64[documents + 1]: first sequence of each, then `sequences` */
 };
 
-/** Map and check the .idx at `path` of a .bin of `token_bytes` bytes. *plain_out: the number of
- * documents, from the first, that are known to be plain. */
-RP_MUST_CHECK int rp_megatron_open(struct rp_megatron *megatron, const char *path,
-                                   const char *token_path, uint64_t token_bytes,
-                                   enum rp_token_type declared, uint64_t *plain_out,
-                                   struct rp_error *error);
+/** Map and check the .idx. *plain_out: the number of documents, from the first, that are known to
+ * be plain. */
+RP_MUST_CHECK int rp_megatron_open(struct rp_megatron *megatron, enum rp_token_type declared,
+                                   uint64_t *plain_out, struct rp_error *error);
 void rp_megatron_close(struct rp_megatron *megatron);
 
 /** Sets the tokens of a document and its first byte. Returns NULL, or the fault of its entry, with

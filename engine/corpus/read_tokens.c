@@ -11,10 +11,11 @@
 #include "corpus/shard.h"
 
 /* Scan the tokens of a piece. Returns the number of starts. */
-static size_t scan_piece(const struct rp_layout *layout, struct rp_document_scan *scan,
-                         const uint8_t *bytes, size_t length, uint64_t done, bool is_last,
-                         uint64_t *starts)
+static size_t scan_piece(const struct rp_token_pass *pass, const uint8_t *bytes, size_t length,
+                         uint64_t done, uint64_t *starts)
 {
+    const struct rp_layout *layout = pass->layout;
+    struct rp_document_scan *scan = pass->scan;
     if (!scan)
         return 0;
     size_t skip = done < layout->token_offset
@@ -22,14 +23,14 @@ static size_t scan_piece(const struct rp_layout *layout, struct rp_document_scan
                       : 0;
     size_t tokens = (length - skip) / rp_token_width(layout->type);
     size_t count = rp_document_scan_add(scan, bytes + skip, tokens, starts);
+    bool is_last = done + length == pass->probe->bytes;
     return is_last ? count + rp_document_scan_finish(scan, starts + count) : count;
 }
 
-static int read_pieces(const struct rp_probe *probe, const struct rp_layout *layout,
-                       struct rp_document_scan *scan, uint8_t *bytes, uint64_t *starts,
-                       rp_piece_function piece, void *context, const struct rp_progress *progress,
+static int read_pieces(const struct rp_token_pass *pass, uint8_t *bytes, uint64_t *starts,
                        struct rp_error *error)
 {
+    const struct rp_probe *probe = pass->probe;
     for (uint64_t done = 0; done < probe->bytes;) {
         size_t length = (size_t)rp_min_u64(RP_DOCUMENT_SCAN_BYTES, probe->bytes - done);
         int code = rp_stop_check(error);
@@ -37,25 +38,23 @@ static int read_pieces(const struct rp_probe *probe, const struct rp_layout *lay
             code = rp_file_read_at(probe->fd, probe->path, bytes, length, done, error);
         if (code < 0)
             return code;
-        size_t count = scan_piece(layout, scan, bytes, length, done, done + length == probe->bytes,
-                                  starts);
+        size_t count = scan_piece(pass, bytes, length, done, starts);
         done += length;
-        code = piece(context, bytes, length, starts, count, error);
+        code = pass->piece(pass->context, bytes, length, starts, count, error);
         if (code < 0)
             return code;
-        rp_progress_report(progress, done, probe->bytes);
+        rp_progress_report(pass->progress, done, probe->bytes);
     }
     return 0;
 }
 
-int rp_tokens_read(const struct rp_probe *probe, const struct rp_layout *layout,
-                   struct rp_document_scan *scan, rp_piece_function piece, void *context,
-                   const struct rp_progress *progress, struct rp_error *error)
+int rp_tokens_read(const struct rp_token_pass *pass, struct rp_error *error)
 {
+    const struct rp_probe *probe = pass->probe;
     /* Every token of a piece may be an EOS, and the first and the last entry come on top. */
     size_t bytes_max = (size_t)rp_align_up(rp_min_u64(probe->bytes, RP_DOCUMENT_SCAN_BYTES),
                                            RP_BLOCK_BYTES);
-    size_t starts_max = scan ? bytes_max / rp_token_width(layout->type) + 2 : 1;
+    size_t starts_max = pass->scan ? bytes_max / rp_token_width(pass->layout->type) + 2 : 1;
     uint8_t *bytes = rp_calloc_aligned(RP_BLOCK_BYTES, bytes_max);
     uint64_t *starts = malloc(starts_max * sizeof *starts);
     int code = 0;
@@ -63,7 +62,7 @@ int rp_tokens_read(const struct rp_probe *probe, const struct rp_layout *layout,
         code = rp_fail(error, -ENOMEM, NULL, "%s: no memory to scan it", probe->path);
     } else {
         posix_fadvise(probe->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-        code = read_pieces(probe, layout, scan, bytes, starts, piece, context, progress, error);
+        code = read_pieces(pass, bytes, starts, error);
     }
     free(starts);
     free(bytes);

@@ -279,19 +279,19 @@ static int build_table(struct rp_opened *opened, const struct rp_open_options *o
     const struct rp_reader *reader = rp_readers_find(opened->found.format);
     struct rp_reader_options declared = rp_found_options(&opened->found);
     struct rp_probe probe;
-    uint64_t tokens;
     declared.read_bytes_max = options->scan_bytes_max;
     if (reader->reads_tokens && opened->shard.bytes > options->scan_bytes_max)
         return fail_no_sidecar(opened, error);
     int code = rp_shard_probe(opened, fd, &probe, error);
-    if (code == 0)
-        code = rp_table_build(&opened->own.table, &opened->layout, reader, &probe, &declared,
-                              &tokens, error);
     if (code < 0)
         return code;
+    int64_t tokens = rp_table_build(&opened->own.table, &opened->layout, reader, &probe, &declared,
+                                    error);
+    if (tokens < 0)
+        return (int)tokens;
     opened->own.lengths = (const uint8_t *)opened->own.table.lengths;
     rp_a64_store_relaxed(&opened->own.plain, opened->own.table.shape.documents);
-    take_layout(opened, tokens);
+    take_layout(opened, (uint64_t)tokens);
     return 0;
 }
 
@@ -299,8 +299,10 @@ static int open_idx(struct rp_opened *opened, struct rp_error *error)
 {
     struct rp_megatron *megatron = &opened->megatron;
     uint64_t plain;
-    int code = rp_megatron_open(megatron, opened->found.index_path, opened->found.token_path,
-                                opened->shard.bytes, opened->found.type, &plain, error);
+    *megatron = (struct rp_megatron){.path = opened->found.index_path,
+                                     .token_path = opened->found.token_path,
+                                     .token_bytes = opened->shard.bytes};
+    int code = rp_megatron_open(megatron, opened->found.type, &plain, error);
     if (code < 0)
         return code;
     opened->segment->megatron = megatron;

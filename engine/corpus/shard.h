@@ -46,11 +46,13 @@ static inline int rp_corpus_gate_pass(const struct rp_corpus_gate *gate, struct 
 }
 
 /** Open all shards that are URLs, in the order of the sources (corpus_open.c): together, because
- * each costs at least one reply of a server. The gate is called if there are any. */
-RP_MUST_CHECK int rp_corpus_open_remotes(struct rp_remote **remotes, size_t *remote_count,
-                                         const struct rp_source_spec *sources,
-                                         uint32_t source_count, const char *cache_dir,
-                                         const struct rp_corpus_gate *gate, struct rp_error *error);
+ * each costs at least one reply of a server. The gate is called if there are any. Returns their
+ * number. */
+RP_MUST_CHECK int64_t rp_corpus_open_remotes(struct rp_remote **remotes,
+                                             const struct rp_source_spec *sources,
+                                             uint32_t source_count, const char *cache_dir,
+                                             const struct rp_corpus_gate *gate,
+                                             struct rp_error *error);
 
 RP_MUST_CHECK int rp_shard_open(struct rp_opened *opened, const char *path, uint32_t source,
                                 const struct rp_open_options *options, struct rp_error *error);
@@ -88,11 +90,16 @@ struct rp_document_scan;
 typedef int (*rp_piece_function)(void *context, const uint8_t *bytes, size_t byte_count,
                                  const uint64_t *starts, size_t start_count,
                                  struct rp_error *error);
-/** Read a whole token file once, in order, through `scan`; the layout has the type and the place of
- * its tokens. `scan` NULL: only pieces are wanted, and the layout is ignored. */
-RP_MUST_CHECK int rp_tokens_read(const struct rp_probe *probe, const struct rp_layout *layout,
-                                 struct rp_document_scan *scan, rp_piece_function piece,
-                                 void *context, const struct rp_progress *progress,
-                                 struct rp_error *error);
+/* One pass over a token file. */
+struct rp_token_pass {
+    const struct rp_probe *probe;
+    const struct rp_layout *layout; /* type and place of the tokens; unused without a scan */
+    struct rp_document_scan *scan;  /* NULL: only pieces are wanted */
+    rp_piece_function piece;
+    void *context;
+    const struct rp_progress *progress;
+};
+/** Read a whole token file once, in order, through the scan. */
+RP_MUST_CHECK int rp_tokens_read(const struct rp_token_pass *pass, struct rp_error *error);
 
 #endif

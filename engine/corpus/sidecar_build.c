@@ -77,10 +77,10 @@ struct scanned {
 };
 
 /* Scan a shard whose format has a reader: a walk gives its documents. */
-static int add_documents(struct rp_opened *opened, const struct rp_probe *probe,
-                         const struct rp_progress *progress, struct scanned *scanned,
-                         struct rp_error *error)
+static int add_documents(struct rp_opened *opened, const struct rp_token_pass *pass,
+                         struct scanned *scanned, struct rp_error *error)
 {
+    const struct rp_probe *probe = pass->probe;
     const struct rp_reader *reader = rp_readers_find(opened->found.format);
     struct rp_reader_options options = rp_found_options(&opened->found);
     struct rp_index_record *record = &scanned->record;
@@ -95,13 +95,13 @@ static int add_documents(struct rp_opened *opened, const struct rp_probe *probe,
     sink.context = &walking;
     scanned->collector.shape.has_extents = true;
     if (reader->reads_tokens)
-        options.progress = progress;
+        options.progress = pass->progress;
     int code = reader->walk(probe, &options, &sink, error);
     if (code == 0 && walking.largest.buffer)
         code = rp_max_token_id_finish(&walking.largest, &sink.token_max, error);
     rp_max_token_id_close(&walking.largest);
     if (code == 0 && !reader->reads_tokens)
-        code = rp_tokens_read(probe, NULL, NULL, add_piece, &scanned->collector, progress, error);
+        code = rp_tokens_read(pass, error);
     record->type = sink.layout.type;
     record->eos = sink.layout.eos;
     record->token_offset = sink.layout.token_offset;
@@ -118,8 +118,7 @@ static int add_documents(struct rp_opened *opened, const struct rp_probe *probe,
 
 /* Scan a Megatron shard: the .idx has its documents, so only the hashes of blocks and the largest
  * id are needed. */
-static int add_tokens(struct rp_opened *opened, const struct rp_probe *probe,
-                      const struct rp_progress *progress, struct scanned *scanned,
+static int add_tokens(struct rp_opened *opened, struct rp_token_pass pass, struct scanned *scanned,
                       struct rp_error *error)
 {
     const struct rp_layout layout = {.type = opened->shard.type};
@@ -127,8 +126,9 @@ static int add_tokens(struct rp_opened *opened, const struct rp_probe *probe,
     struct rp_index_record *record = &scanned->record;
     struct rp_document_scan scan;
     rp_document_scan_begin(&scan, layout.type, RP_EOS_NONE, false);
-    int code = rp_tokens_read(probe, &layout, &scan, add_piece, &scanned->collector, progress,
-                              error);
+    pass.layout = &layout;
+    pass.scan = &scan;
+    int code = rp_tokens_read(&pass, error);
     record->type = opened->shard.type;
     record->eos = RP_EOS_NONE;
     record->tokens = opened->shard.tokens;
@@ -138,7 +138,7 @@ static int add_tokens(struct rp_opened *opened, const struct rp_probe *probe,
     if (code == 0)
         code = rp_map_hash(idx, &record->idx_content, error);
     if (code == 0)
-        code = rp_megatron_mask(opened, probe->fd, &scanned->collector, &record->mask, error);
+        code = rp_megatron_mask(opened, pass.probe->fd, &scanned->collector, &record->mask, error);
     scanned->collector.shape.documents = opened->shard.documents;
     scanned->collector.shape.has_spans = code == 1;
     return code < 0 ? code : 0;
@@ -148,13 +148,15 @@ static int scan(struct rp_opened *opened, int fd, const struct rp_progress *prog
                 struct scanned *scanned, struct rp_error *error)
 {
     struct rp_probe probe;
+    const struct rp_token_pass pass = {
+        .probe = &probe, .piece = add_piece, .context = &scanned->collector, .progress = progress};
     int code = rp_shard_probe(opened, fd, &probe, error);
     if (code == 0)
         code = rp_ids_read_tokenizer(&scanned->tokenizer, opened->shard.path, error);
     if (code == 0)
         code = opened->found.format == RP_FORMAT_MEGATRON
-                   ? add_tokens(opened, &probe, progress, scanned, error)
-                   : add_documents(opened, &probe, progress, scanned, error);
+                   ? add_tokens(opened, pass, scanned, error)
+                   : add_documents(opened, &pass, scanned, error);
     if (code == 0) /* the sidecar will be compared with the hashed bytes */
         code = rp_shard_check(&opened->shard, &opened->shard.stamp, fd, error);
     return code;

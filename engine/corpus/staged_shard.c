@@ -29,15 +29,13 @@ static char *last_name(const char *url)
     return name;
 }
 
-/* Fetch one file. 0 also for a missing file that is not needed. */
-static int fetch(const struct rp_staged_shard *staged, const char *url, const char *name,
-                 const char *identity, bool is_needed, const struct rp_progress *progress,
-                 struct rp_error *error)
+/* The path of the copy of an object; the caller frees it. */
+static char *copy_path(const struct rp_staged_shard *staged, const char *url)
 {
-    char *path = rp_asprintf("%s/%s", staged->directory, name);
-    int code = path ? rp_fetch_file(url, path, identity, progress, error) : fail_memory(error);
-    free(path);
-    return code == -ENOENT && !is_needed ? 0 : code;
+    char *name = last_name(url);
+    char *path = name ? rp_asprintf("%s/%s", staged->directory, name) : NULL;
+    free(name);
+    return path;
 }
 
 /* The URL of a companion of an object, with `name` as its last name. NULL: the object has none of
@@ -95,21 +93,19 @@ static int fetch_all(struct rp_staged_shard *staged, const char *url, const char
                      const struct rp_progress *progress, struct rp_error *error)
 {
     struct rp_paths others = {0};
-    char *name = last_name(url);
     int code = rp_staged_shard_companions(url, &others, error);
     if (code == 0)
-        staged->path = name ? rp_asprintf("%s/%s", staged->directory, name) : NULL;
+        staged->path = copy_path(staged, url);
     if (code == 0)
-        code = staged->path ? fetch(staged, url, name, identity, true, progress, error)
+        code = staged->path ? rp_fetch_file(url, staged->path, identity, progress, error)
                             : fail_memory(error);
     for (size_t i = 0; i < others.count && code == 0; i++) {
-        char *other = last_name(others.paths[i]);
-        code = other ? fetch(staged, others.paths[i], other, NULL, false, NULL, error)
-                     : fail_memory(error);
-        free(other);
+        char *path = copy_path(staged, others.paths[i]);
+        code = path ? rp_fetch_file(others.paths[i], path, NULL, NULL, error) : fail_memory(error);
+        code = code == -ENOENT ? 0 : code; /* a companion may be missing */
+        free(path);
     }
     rp_paths_release(&others);
-    free(name);
     return code;
 }
 

@@ -61,11 +61,11 @@ void rp_table_close(struct rp_table *table);
  * only documents, and is part of a shard's fingerprint. */
 struct rp_hash128 rp_table_root(const struct rp_table *table);
 
-/** Walk a file and keep its documents in memory. */
-RP_MUST_CHECK int rp_table_build(struct rp_table *table, struct rp_layout *layout,
-                                 const struct rp_reader *reader, const struct rp_probe *probe,
-                                 const struct rp_reader_options *options, uint64_t *tokens_out,
-                                 struct rp_error *error);
+/** Walk a file and keep its documents in memory. Returns the number of its tokens. */
+RP_MUST_CHECK int64_t rp_table_build(struct rp_table *table, struct rp_layout *layout,
+                                     const struct rp_reader *reader, const struct rp_probe *probe,
+                                     const struct rp_reader_options *options,
+                                     struct rp_error *error);
 
 /** Do the pages of a document's span ends match their hashes? The second: also the pages of the
  * spans? Call before spans are read. */

@@ -30,9 +30,9 @@ static int keep(void *context, uint64_t byte, uint32_t tokens, const struct rp_s
     return rp_collector_add_document(&building->collector, byte, tokens, spans, span_count, error);
 }
 
-int rp_table_build(struct rp_table *table, struct rp_layout *layout, const struct rp_reader *reader,
-                   const struct rp_probe *probe, const struct rp_reader_options *options,
-                   uint64_t *tokens_out, struct rp_error *error)
+int64_t rp_table_build(struct rp_table *table, struct rp_layout *layout,
+                       const struct rp_reader *reader, const struct rp_probe *probe,
+                       const struct rp_reader_options *options, struct rp_error *error)
 {
     struct building building = {.probe = probe, .has_limit = !reader->reads_tokens};
     struct rp_sink sink = {
@@ -46,7 +46,6 @@ int rp_table_build(struct rp_table *table, struct rp_layout *layout, const struc
     if (code == 0)
         code = rp_collector_make_table(&building.collector, table, error);
     *layout = sink.layout;
-    *tokens_out = sink.tokens;
     rp_collector_discard(&building.collector);
-    return code;
+    return code < 0 ? code : (int64_t)sink.tokens;
 }

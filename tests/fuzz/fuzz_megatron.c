@@ -37,8 +37,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char index_path[32];
     uint64_t plain;
     snprintf(index_path, sizeof index_path, "%s", fuzz_file("tokens.idx", input.at, input.left));
-    int code = rp_megatron_open(megatron, index_path, "tokens.bin", opened.shard.bytes,
-                                RP_TOKEN_NONE, &plain, &error);
+    *megatron = (struct rp_megatron){
+        .path = index_path, .token_path = "tokens.bin", .token_bytes = opened.shard.bytes};
+    int code = rp_megatron_open(megatron, RP_TOKEN_NONE, &plain, &error);
     if (fuzz_accepted(code, &error)) {
         opened.own.megatron = megatron;
         opened.own.lengths = megatron->lengths;

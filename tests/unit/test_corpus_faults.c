@@ -93,8 +93,10 @@ static int index_elsewhere(struct rp_error *error)
 static int inspect_it(struct rp_error *error)
 {
     struct rp_source_spec spec = hints();
+    const struct rp_inspect_options options = {
+        .hints = &spec, .scan_tokens = true, .progress = &telling};
     struct rp_inspection inspection;
-    int code = rp_inspect(path, &spec, NULL, true, &telling, &inspection, error);
+    int code = rp_inspect(path, &options, &inspection, error);
     if (code == 0) {
         assert_int_equal(inspection.token_max, 250);
         assert_int_equal(inspection.damaged_documents, 0);
@@ -177,12 +179,11 @@ static void test_inspecting_what_is_damaged(void **state)
     struct rp_inspection inspection;
     struct rp_error error;
     put_shards();
-    assert_int_equal(rp_inspect("nothing.bin", NULL, NULL, false, NULL, &inspection, &error),
-                     -ENOENT);
+    assert_int_equal(rp_inspect("nothing.bin", NULL, &inspection, &error), -ENOENT);
     assert_says(&error, "nothing.bin");
     const int32_t lengths[] = {2};
     put_megatron("m", 8, 2, lengths, 1);
-    assert_int_equal(rp_inspect("m", NULL, NULL, false, NULL, &inspection, &error), 0);
+    assert_int_equal(rp_inspect("m", NULL, &inspection, &error), 0);
     assert_int_equal(inspection.length_min, 2);
     assert_int_equal(inspection.length_max, 2);
     assert_true(inspection.token_max == UINT64_MAX); /* not looked for */

@@ -92,7 +92,7 @@ static void test_documents_of_several_sequences(void **state)
     assert_int_equal(open_index(&index, 18, &corpus, &error), 0);
     rp_corpus_close(corpus);
     struct rp_inspection inspection;
-    assert_int_equal(rp_inspect("x", NULL, NULL, false, NULL, &inspection, &error), 0);
+    assert_int_equal(rp_inspect("x", NULL, &inspection, &error), 0);
     assert_non_null(strstr(inspection.why, "modes"));
     add_u8(&index, 0);
     assert_int_equal(open_index(&index, 18, &corpus, &error), -RP_E_CORRUPT);
@@ -320,7 +320,7 @@ static void test_a_large_index_is_checked_when_used(void **state)
     assert_says(&error, "document 1000000|large.bin|outside the index");
     rp_corpus_close(corpus);
     struct rp_inspection inspection;
-    assert_int_equal(rp_inspect("large", NULL, NULL, false, NULL, &inspection, &error), 0);
+    assert_int_equal(rp_inspect("large", NULL, &inspection, &error), 0);
     assert_int_equal(inspection.damaged_documents, 2);
     assert_int_equal(inspection.empty_documents, documents - 3);
     assert_int_equal(inspection.length_histogram[0], documents - 3);

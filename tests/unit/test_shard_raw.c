@@ -356,7 +356,7 @@ static void test_large_file_same_with_and_without_sidecar(void **state)
     assert_true(rp_hash128_equal(rp_corpus_fingerprint(scanned).sampled,
                                  rp_corpus_fingerprint(indexed).sampled));
     struct rp_inspection inspection;
-    assert_int_equal(rp_inspect("big.bin", NULL, NULL, false, NULL, &inspection, &error), 0);
+    assert_int_equal(rp_inspect("big.bin", NULL, &inspection, &error), 0);
     assert_int_equal(inspection.token_max, 299);
     assert_int_equal(inspection.documents, rp_source_documents(a));
     rp_corpus_close(scanned);

@@ -440,6 +440,7 @@ static void test_descriptor_zero_is_as_good_as_any(void **state)
     (void)state;
     struct rp_error error;
     struct rp_inspection inspection;
+    const struct rp_inspect_options scanning = {.scan_tokens = true};
     const int32_t lengths[] = {3, 5};
     struct rp_source_spec hints = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
     put_shard();
@@ -448,10 +449,10 @@ static void test_descriptor_zero_is_as_good_as_any(void **state)
     assert_int_equal(
         rp_sidecar_build("s.bin", &(struct rp_sidecar_build_options){.hints = &hints}, &error), 0);
     assert_int_equal(open_it(&error), 0);
-    assert_int_equal(rp_inspect("s.bin", NULL, NULL, true, NULL, &inspection, &error), 0);
+    assert_int_equal(rp_inspect("s.bin", &scanning, &inspection, &error), 0);
     assert_int_equal(inspection.token_max, 36);
     assert_int_equal(rp_sidecar_build("m", NULL, &error), 0);
-    assert_int_equal(rp_inspect("m", NULL, NULL, true, NULL, &inspection, &error), 0);
+    assert_int_equal(rp_inspect("m", &scanning, &inspection, &error), 0);
     assert_int_equal(inspection.token_max, 7);
     give_back_zero(aside);
 }

@@ -43,7 +43,8 @@ static int report(const char *path, const char *name, double seconds,
     struct rp_inspection inspection;
     struct rp_error error;
     char bytes_text[RP_CMD_TEXT_BYTES], count_text[RP_CMD_TEXT_BYTES];
-    int code = rp_inspect(path, hints, declared->index_dir, false, NULL, &inspection, &error);
+    const struct rp_inspect_options options = {.hints = hints, .index_dir = declared->index_dir};
+    int code = rp_inspect(path, &options, &inspection, &error);
     if (code < 0)
         return rp_cmd_report(&error);
     double rate = (double)inspection.bytes / 1e9 / seconds;

@@ -40,8 +40,11 @@ static int inspect_one(const char *path, const char *name, const struct rp_decla
     rp_cmd_progress_begin(&progress, name, true);
     progress.shown &= !declared->quiet;
     const struct rp_progress report = {rp_cmd_progress, &progress};
-    int code = rp_inspect(path, &declared->hints, declared->index_dir, declared->scan, &report,
-                          &inspection, &error);
+    const struct rp_inspect_options options = {.hints = &declared->hints,
+                                               .index_dir = declared->index_dir,
+                                               .scan_tokens = declared->scan,
+                                               .progress = &report};
+    int code = rp_inspect(path, &options, &inspection, &error);
     rp_cmd_progress_end(&progress);
     if (code < 0)
         return rp_cmd_report(&error);

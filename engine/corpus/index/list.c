@@ -107,10 +107,12 @@ int rp_build_list_shards(struct rp_indexing *build, struct rp_error *error)
     build->sources = rp_calloc(options->source_count, sizeof *build->sources);
     if (!build->shards || !build->sources)
         return rp_build_fail_memory(build, error);
-    int code = rp_corpus_open_remotes(&build->remotes, &build->remote_count, options->sources,
-                                      options->source_count, options->cache_dir, NULL, error);
-    if (code == 0 && build->remote_count)
-        code = check_queries(build, error);
+    int64_t remotes = rp_corpus_open_remotes(
+        &build->remotes, options->sources, options->source_count, options->cache_dir, NULL, error);
+    if (remotes < 0)
+        return (int)remotes;
+    build->remote_count = (size_t)remotes;
+    int code = remotes ? check_queries(build, error) : 0;
     const struct rp_remote *next = build->remotes;
     for (uint32_t s = 0; s < options->source_count && code == 0; s++) {
         build->sources[s].first = build->shard_count;

@@ -48,7 +48,7 @@ struct walking {
     size_t capacity;
     struct rp_arrow_schema schema;
     struct rp_arrow_window windows[RP_ARROW_WINDOWS];
-    struct rp_arrow_scratch scratch;
+    struct rp_span_list spans; /* of the newest row */
     uint64_t batches, rows, mask_bytes_left;
 };
 
@@ -148,17 +148,18 @@ static int read_schema(struct walking *walking, struct rp_flat *flat, uint64_t t
 static int emit_batch(struct walking *walking, struct message *message, struct rp_sink *sink,
                       struct rp_error *error)
 {
-    struct rp_arrow_batch batch = {.flat = &message->flat,
+    struct rp_arrow_batch batch = {.schema = &walking->schema,
+                                   .flat = &message->flat,
                                    .table = message->header,
                                    .body = message->body,
                                    .body_bytes = message->body_bytes,
                                    .number = walking->batches++,
                                    .first_row = walking->rows,
                                    .windows = walking->windows,
-                                   .scratch = &walking->scratch,
+                                   .spans = &walking->spans,
                                    .mask_bytes_left = &walking->mask_bytes_left};
     uint64_t rows;
-    int code = rp_arrow_emit_batch(&batch, &walking->schema, sink, &rows, error);
+    int code = rp_arrow_emit_batch(&batch, sink, &rows, error);
     walking->rows += code < 0 ? 0 : rows;
     return code;
 }
@@ -288,7 +289,9 @@ static int walk(const struct rp_probe *probe, const struct rp_reader_options *op
                 .probe = probe, .bytes = windows + i * RP_ARROW_WINDOW_BYTES};
         code = is_file(probe) ? walk_file(walking, options, sink, error)
                               : walk_stream(walking, options, sink, error);
-        rp_arrow_scratch_release(&walking->scratch);
+        for (size_t i = 0; i < RP_ARROW_WINDOWS; i++)
+            free(walking->windows[i].row);
+        rp_span_list_release(&walking->spans);
         free(walking->bytes);
     }
     free(windows);

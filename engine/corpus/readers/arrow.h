@@ -44,6 +44,8 @@ struct rp_arrow_window {
     const struct rp_probe *probe;
     uint64_t first, count;
     uint8_t *bytes; /* [RP_ARROW_WINDOW_BYTES] */
+    uint8_t *row;   /* copy of a row longer than the window, or of one whose entries were bits */
+    size_t row_capacity;
 };
 #define RP_ARROW_WINDOW_BYTES (128u << 10)
 enum {
@@ -57,30 +59,20 @@ enum {
     RP_ARROW_WINDOWS
 };
 
-/* Memory for the spans of a row. Begins as zeros. */
-struct rp_arrow_scratch {
-    struct rp_span_list spans;
-    struct rp_arrow_bytes {
-        uint8_t *bytes;
-        size_t capacity;
-    } tokens, entries; /* copies of a row longer than a window; entries also if they were bits */
-};
-void rp_arrow_scratch_release(struct rp_arrow_scratch *scratch);
-
 struct rp_arrow_batch {
+    const struct rp_arrow_schema *schema;
     struct rp_flat *flat;
     uint64_t table;                  /* the RecordBatch's */
     uint64_t body, body_bytes;       /* in the file, inside it */
     uint64_t number;                 /* the batch's, counted in the file */
     uint64_t first_row;              /* the batch's, counted in the file */
     struct rp_arrow_window *windows; /* [RP_ARROW_WINDOWS]; each follows one buffer */
-    struct rp_arrow_scratch *scratch;
+    struct rp_span_list *spans;      /* of the newest row */
     uint64_t *mask_bytes_left; /* bytes of masks, of both kinds, that a start may still read */
 };
 
 /** Emit the rows of a record batch; *rows_out is their number. */
-RP_MUST_CHECK int rp_arrow_emit_batch(struct rp_arrow_batch *batch,
-                                      const struct rp_arrow_schema *schema, struct rp_sink *sink,
+RP_MUST_CHECK int rp_arrow_emit_batch(struct rp_arrow_batch *batch, struct rp_sink *sink,
                                       uint64_t *rows_out, struct rp_error *error);
 
 /** expand of the reader (arrow_folder.c). */

@@ -291,31 +291,22 @@ static int trim_row(const struct rp_arrow_batch *batch, const struct list *atten
 
 /* ---- trained tokens -------------------------------------------------------------------------- */
 
-void rp_arrow_scratch_release(struct rp_arrow_scratch *scratch)
+static int need_room(struct rp_arrow_window *window, size_t bytes, struct rp_error *error)
 {
-    rp_span_list_release(&scratch->spans);
-    free(scratch->tokens.bytes);
-    free(scratch->entries.bytes);
-    *scratch = (struct rp_arrow_scratch){0};
-}
-
-static int need_room(const struct rp_probe *probe, struct rp_arrow_bytes *room, size_t bytes,
-                     struct rp_error *error)
-{
-    if (bytes <= room->capacity)
+    if (bytes <= window->row_capacity)
         return 0;
-    free(room->bytes);
-    room->bytes = malloc(bytes);
-    room->capacity = room->bytes ? bytes : 0;
-    return room->bytes ? 0
+    free(window->row);
+    window->row = malloc(bytes);
+    window->row_capacity = window->row ? bytes : 0;
+    return window->row ? 0
                        : rp_fail(error, -ENOMEM, NULL, "%s: no memory for a row of %zu bytes",
-                                 probe->path, bytes);
+                                 window->probe->path, bytes);
 }
 
 /* View the values of a row, from the byte that has the first one. */
 static int get_values(const struct rp_arrow_batch *batch, struct rp_arrow_window *window,
-                      struct rp_arrow_bytes *room, const struct list *list, const struct row *row,
-                      const uint8_t **out, struct rp_error *error)
+                      const struct list *list, const struct row *row, const uint8_t **out,
+                      struct rp_error *error)
 {
     uint64_t first = list->data.first + row->begin * list->value_bits / 8;
     uint64_t end = list->data.first + rp_div_up(row->end * list->value_bits, 8);
@@ -328,34 +319,42 @@ static int get_values(const struct rp_arrow_batch *batch, struct rp_arrow_window
     *batch->mask_bytes_left -= bytes;
     if (bytes <= RP_ARROW_WINDOW_BYTES / 2)
         return peek(window, first, bytes, list->data.first + list->data.bytes, out, error);
-    int code = need_room(window->probe, room, bytes, error);
-    *out = room->bytes;
+    int code = need_room(window, bytes, error);
+    *out = window->row;
     return code < 0 ? code
-                    : rp_file_read_at(window->probe->fd, window->probe->path, room->bytes, bytes,
+                    : rp_file_read_at(window->probe->fd, window->probe->path, window->row, bytes,
                                       first, error);
 }
 
 /* Replace *entries, `count` bits from bit `first` on, by bytes. */
-static int widen_bits(const struct rp_arrow_batch *batch, const uint8_t **entries, uint64_t first,
+static int widen_bits(struct rp_arrow_window *window, const uint8_t **entries, uint64_t first,
                       uint64_t count, struct rp_error *error)
 {
-    struct rp_arrow_bytes *room = &batch->scratch->entries;
-    struct rp_arrow_bytes bits = *room; /* *entries may point into it */
-    *room = (struct rp_arrow_bytes){0};
-    int code = need_room(batch->windows->probe, room, (size_t)count + 1, error);
+    uint8_t *bits = window->row; /* *entries may point into it */
+    window->row = NULL;
+    window->row_capacity = 0;
+    int code = need_room(window, (size_t)count + 1, error);
     for (uint64_t i = 0; code == 0 && i < count; i++)
-        room->bytes[i] = get_bit(*entries, first + i);
-    *entries = room->bytes;
-    free(bits.bytes);
+        window->row[i] = get_bit(*entries, first + i);
+    *entries = window->row;
+    free(bits);
     return code;
 }
 
+/* The columns of a batch; `attention` and `trained` only if the schema has them. */
+struct columns {
+    struct list ids, attention, trained;
+};
+
 /* The spans of a row `whole`, whose tokens from `end` on are padding. */
-static int find_spans(const struct rp_arrow_batch *batch, const struct rp_arrow_schema *schema,
-                      const struct list *ids, const struct list *trained, uint64_t number,
-                      const struct row *whole, uint64_t end, struct rp_error *error)
+static int find_spans(const struct rp_arrow_batch *batch, const struct columns *columns,
+                      uint64_t number, const struct row *whole, uint64_t end,
+                      struct rp_error *error)
 {
-    const char *path = batch->windows->probe->path;
+    const struct list *ids = &columns->ids, *trained = &columns->trained;
+    const struct rp_mask_origin *origin = &batch->schema->origin;
+    struct rp_arrow_window *window = &batch->windows[RP_ARROW_TRAINED];
+    const char *path = window->probe->path;
     const struct row row = {whole->begin, end};
     struct row marks;
     struct rp_mask_document document = {.path = path,
@@ -371,31 +370,25 @@ static int find_spans(const struct rp_arrow_batch *batch, const struct rp_arrow_
         return rp_fail(error, -RP_E_FORMAT, "a mask has an entry for each token of its row",
                        "%s: row %" PRIu64 ": column %s: expected %" PRIu64 " entries, found "
                        "%" PRIu64,
-                       path, document.number, schema->origin.name, whole->end - whole->begin,
+                       path, document.number, origin->name, whole->end - whole->begin,
                        marks.end - marks.begin);
     marks.end = marks.begin + (end - whole->begin);
-    code = get_values(batch, &batch->windows[RP_ARROW_TRAINED], &batch->scratch->entries, trained,
-                      &marks, &document.entries, error);
+    code = get_values(batch, window, trained, &marks, &document.entries, error);
     if (code == 0 && trained->value_bits == 1) {
         document.entry_type = RP_TOKEN_U8;
-        code = widen_bits(batch, &document.entries, marks.begin % 8, marks.end - marks.begin,
+        code = widen_bits(window, &document.entries, marks.begin % 8, marks.end - marks.begin,
                           error);
     }
-    if (code == 0 && schema->origin.rule.is_labels)
-        code = get_values(batch, &batch->windows[RP_ARROW_TOKENS], &batch->scratch->tokens, ids,
-                          &row, &document.tokens, error);
-    return code < 0 ? code
-                    : rp_mask_spans(&batch->scratch->spans, &schema->origin.rule, &document, error);
+    if (code == 0 && origin->rule.is_labels)
+        code = get_values(batch, &batch->windows[RP_ARROW_TOKENS], ids, &row, &document.tokens,
+                          error);
+    return code < 0 ? code : rp_mask_spans(batch->spans, &origin->rule, &document, error);
 }
 
-/* The columns of a batch; `attention` and `trained` only if the schema has them. */
-struct columns {
-    struct list ids, attention, trained;
-};
-
-static int open_columns(const struct rp_arrow_batch *batch, const struct rp_arrow_schema *schema,
-                        struct columns *columns, struct rp_error *error)
+static int open_columns(const struct rp_arrow_batch *batch, struct columns *columns,
+                        struct rp_error *error)
 {
+    const struct rp_arrow_schema *schema = batch->schema;
     int code = open_list(batch, &schema->ids, &columns->ids, error);
     if (code < 0)
         return code;
@@ -415,12 +408,11 @@ static int open_columns(const struct rp_arrow_batch *batch, const struct rp_arro
 }
 
 /* A null row is an empty document. */
-static int emit_row(struct rp_arrow_batch *batch, const struct rp_arrow_schema *schema,
-                    const struct columns *columns, uint64_t number, struct rp_sink *sink,
-                    struct rp_error *error)
+static int emit_row(struct rp_arrow_batch *batch, const struct columns *columns, uint64_t number,
+                    struct rp_sink *sink, struct rp_error *error)
 {
     const struct list *ids = &columns->ids;
-    struct rp_span_list *spans = &batch->scratch->spans;
+    struct rp_span_list *spans = batch->spans;
     struct row whole;
     bool null = false;
     spans->count = 0;
@@ -431,29 +423,29 @@ static int emit_row(struct rp_arrow_batch *batch, const struct rp_arrow_schema *
     if (code < 0)
         return code;
     struct row row = {whole.begin, null ? whole.begin : whole.end};
-    if (!null && schema->has_attention)
+    if (!null && batch->schema->has_attention)
         code = trim_row(batch, &columns->attention, number, &row, error);
     if (code < 0)
         return code;
-    if (!null && schema->has_trained)
-        code = find_spans(batch, schema, ids, &columns->trained, number, &whole, row.end, error);
+    if (!null && batch->schema->has_trained)
+        code = find_spans(batch, columns, number, &whole, row.end, error);
     if (code < 0)
         return code;
     return rp_sink_document(sink, ids->data.first + row.begin * (ids->value_bits / 8),
                             row.end - row.begin, spans->spans, spans->count, error);
 }
 
-int rp_arrow_emit_batch(struct rp_arrow_batch *batch, const struct rp_arrow_schema *schema,
-                        struct rp_sink *sink, uint64_t *rows_out, struct rp_error *error)
+int rp_arrow_emit_batch(struct rp_arrow_batch *batch, struct rp_sink *sink, uint64_t *rows_out,
+                        struct rp_error *error)
 {
     struct columns columns;
     if (rp_flat_table(batch->flat, batch->table, BATCH_COMPRESSION))
         return rp_readers_convert(batch->windows->probe,
                                   "Arrow with compressed buffers, which cannot be read in place",
                                   error);
-    int code = open_columns(batch, schema, &columns, error);
+    int code = open_columns(batch, &columns, error);
     for (uint64_t r = 0; code == 0 && r < columns.ids.rows; r++)
-        code = emit_row(batch, schema, &columns, r, sink, error);
+        code = emit_row(batch, &columns, r, sink, error);
     if (code == 0)
         *rows_out = columns.ids.rows;
     return code;

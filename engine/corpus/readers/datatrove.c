@@ -20,7 +20,6 @@
 #include "corpus/byte_mask.h"
 
 #define METADATA_BYTES_MAX 4096u
-#define ENDS_AT_ONCE 4096u
 #define LOSS "loss"
 
 static int claim(const struct rp_probe *probe, char why[256], struct rp_error *error)
@@ -99,26 +98,28 @@ static int find_loss(const struct rp_probe *probe, const struct rp_mask_choice *
         return rp_fail(error, -RP_E_FORMAT, "set `mask:` (--mask) to " LOSS ", auto or none",
                        "%s: mask `%s`: expected " LOSS ", the mask of datatrove: %s." LOSS,
                        probe->path, choice->name, probe->path);
-    return rp_byte_mask_find(
-        loss, rp_asprintf("%s." LOSS, probe->path), LOSS,
-        "write the dataset with save_loss_metadata=True, or set `mask: none` (--mask none)", probe,
-        choice, layout, error);
+    const struct rp_mask_file file = {
+        .path = rp_asprintf("%s." LOSS, probe->path),
+        .name = LOSS,
+        .hint =
+            "write the dataset with save_loss_metadata=True, or set `mask: none` (--mask none)"};
+    return rp_byte_mask_find(loss, file, probe, choice, layout, error);
 }
 
 /* ---- documents ------------------------------------------------------------------------------- */
 
 /* Emit a document for each end. The last one is the end of the file. */
-static int emit(const struct rp_probe *probe, const char *name, int fd, uint64_t documents,
-                struct rp_byte_mask *loss, struct rp_sink *sink, struct rp_error *error)
+static int emit(const struct rp_probe *probe, struct rp_buffered *ends, struct rp_byte_mask *loss,
+                struct rp_sink *sink, struct rp_error *error)
 {
+    const char *name = ends->path;
     uint32_t width = rp_token_width(sink->layout.type);
-    uint64_t ends[ENDS_AT_ONCE], begin = 0, all = probe->bytes / width;
+    uint64_t begin = 0, all = probe->bytes / width, documents = ends->file_bytes / 8;
     int code = 0;
     for (uint64_t d = 0; code == 0 && d < documents; d++) {
-        if (d % ENDS_AT_ONCE == 0)
-            code = rp_file_read_at(
-                fd, name, ends, 8 * (size_t)rp_min_u64(ENDS_AT_ONCE, documents - d), 8 * d, error);
-        uint64_t end = code == 0 ? rp_load_u64(&ends[d % ENDS_AT_ONCE]) : 0;
+        const uint8_t *bytes;
+        code = rp_buffered_view(ends, 8 * d, 8, &bytes, error);
+        uint64_t end = code == 0 ? rp_load_u64(bytes) : 0;
         if (code == 0 && (end < begin || end > all || (d + 1 == documents && end != all)))
             code = fail_ends(name, d, end, d + 1 == documents ? all : begin, all, error);
         if (code == 0)
@@ -138,14 +139,16 @@ static int emit(const struct rp_probe *probe, const char *name, int fd, uint64_t
 static int walk_index(const struct rp_probe *probe, const char *name, struct rp_byte_mask *loss,
                       struct rp_sink *sink, struct rp_error *error)
 {
-    uint64_t bytes;
-    int fd = rp_file_open_read(name, &bytes, error);
+    struct rp_buffered ends = {.path = name};
+    int fd = ends.fd = rp_file_open_read(name, &ends.file_bytes, error);
     if (fd < 0)
         return fd;
-    int code = bytes % 8 == 0
-                   ? emit(probe, name, fd, bytes / 8, loss, sink, error)
+    int code = ends.file_bytes % 8 == 0
+                   ? emit(probe, &ends, loss, sink, error)
                    : rp_fail(error, -RP_E_CORRUPT, "copy or write the file again",
-                             "%s: expected a multiple of 8 bytes, found %" PRIu64, name, bytes);
+                             "%s: expected a multiple of 8 bytes, found %" PRIu64, name,
+                             ends.file_bytes);
+    rp_buffered_release(&ends);
     close(fd);
     return code;
 }

@@ -79,7 +79,12 @@ int rp_eos_walk(const struct rp_probe *probe, const struct rp_layout *layout, bo
         code = rp_byte_mask_open(&walking.mask, probe, options, &with_mask, error);
     if (code == 0) {
         rp_document_scan_begin(&scan, with_mask.type, with_mask.eos, eos_leads);
-        code = rp_tokens_read(probe, &with_mask, &scan, add_piece, &walking, options->progress,
+        code = rp_tokens_read(&(struct rp_token_pass){.probe = probe,
+                                                      .layout = &with_mask,
+                                                      .scan = &scan,
+                                                      .piece = add_piece,
+                                                      .context = &walking,
+                                                      .progress = options->progress},
                               error);
         sink->token_max = scan.token_max;
     }
