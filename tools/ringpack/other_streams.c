@@ -35,17 +35,16 @@
 #define END_NS (60 * SECOND_NS)      /* for children, which save nothing */
 #define PAUSE_NS (SECOND_NS / 10)
 
-/* The engine of a stream. pid 0: it is to be started at due_ns. */
+/* The engine of a stream. Its pid 0: it is to be started at due_ns. */
 struct child {
     const char *name;
     char *run;
     struct rp_words words;
-    pid_t pid;
-    int lifeline_fd, ready_fd; /* -1: none */
-    bool was_ready;            /* this one, or one before it */
+    struct rp_child engine;
+    bool was_ready; /* this one, or one before it */
     bool is_given_up;
     unsigned deaths;
-    uint64_t began_ns, due_ns, named_ns; /* named_ns: another engine was first seen; 0: none */
+    uint64_t due_ns, named_ns; /* named_ns: another engine was first seen; 0: none */
 };
 
 /* The first line is guarded by the mutex; the rest is the thread's until it has ended. */
@@ -97,53 +96,17 @@ int rp_other_streams_check(const struct rp_cmd_line *line, struct rp_error *erro
 
 /* ---- one child ------------------------------------------------------------------------------- */
 
-static void end_as_program(const struct rp_other_streams *engines, const struct child *child,
-                           int lifeline, int ready)
+/* In the child, before it runs the program. */
+static void begin(const void *context)
 {
-    char numbers[2][16], *argv[RP_JOB_WORDS_MAX + 8];
-    char lifeline_word[] = "--lifeline", ready_word[] = "--ready-fd";
-    size_t count = child->words.count;
+    const struct rp_other_streams *engines = context;
     sigset_t none;
-    memcpy(argv, child->words.word, count * sizeof *argv);
-    snprintf(numbers[0], sizeof numbers[0], "%d", lifeline);
-    snprintf(numbers[1], sizeof numbers[1], "%d", ready);
-    argv[count++] = lifeline_word;
-    argv[count++] = numbers[0];
-    argv[count++] = ready_word;
-    argv[count++] = numbers[1];
-    argv[count] = NULL;
     (void)setpgid(0, 0); /* signals of the terminal are for the parent */
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     (void)syscall(SYS_close_range, STDERR_FILENO + 1, ~0u, CLOSE_RANGE_CLOEXEC);
-    fcntl(lifeline, F_SETFD, 0);
-    fcntl(ready, F_SETFD, 0);
     if (engines->config_fd >= 0)
         fcntl(engines->config_fd, F_SETFD, 0);
-    execv("/proc/self/exe", argv);
-    _exit(127);
-}
-
-static int start(const struct rp_other_streams *engines, struct child *child)
-{
-    int lifeline[2], ready[2];
-    if (pipe2(lifeline, O_CLOEXEC) < 0)
-        return -errno;
-    int code = pipe2(ready, O_CLOEXEC) < 0 ? -errno : 0;
-    if (code == 0) {
-        child->pid = rp_fork();
-        if (child->pid == 0)
-            end_as_program(engines, child, lifeline[0], ready[1]);
-        code = child->pid < 0 ? -errno : 0;
-        close(ready[1]);
-        child->ready_fd = ready[0];
-    }
-    close(lifeline[0]);
-    child->lifeline_fd = lifeline[1];
-    child->began_ns = rp_now_ns();
-    if (code < 0)
-        child->pid = 0;
-    return code;
 }
 
 static void close_fd(int *fd)
@@ -168,22 +131,24 @@ static bool is_taken(const struct rp_other_streams *engines, struct child *child
 
 static void start_when_due(const struct rp_other_streams *engines, struct child *child)
 {
-    if (child->pid > 0 || child->is_given_up || rp_now_ns() < child->due_ns)
+    struct rp_error error;
+    if (child->engine.pid > 0 || child->is_given_up || rp_now_ns() < child->due_ns)
         return;
-    int code = is_taken(engines, child) ? -EBUSY : start(engines, child);
-    if (code < 0)
+    bool is_busy = is_taken(engines, child);
+    if (is_busy ||
+        rp_child_serve(&child->engine, "/proc/self/exe", &child->words, begin, engines, &error) < 0)
         child->due_ns = rp_now_ns() + PAUSE_NS;
-    if (code < 0 && code != -EBUSY)
-        rp_log(RP_LOG_WARNING, "the engine of stream %s cannot be started: %s; trying again",
-               child->name, rp_strerror(code));
+    if (!is_busy && child->engine.pid == 0)
+        rp_log(RP_LOG_WARNING, "stream %s: %s; trying again", child->name, error.message);
 }
 
 /* The child has ended, which is not the end of this process. */
-static void note_death(struct rp_other_streams *engines, struct child *child, int status)
+static void note_death(struct rp_other_streams *engines, struct child *child)
 {
+    int status = child->engine.status;
     uint64_t now = rp_now_ns();
     bool is_first = !child->was_ready && WIFEXITED(status) && WEXITSTATUS(status) != 0;
-    child->deaths = now - child->began_ns < YOUNG_NS ? child->deaths + 1 : 1;
+    child->deaths = now - child->engine.started_ns < YOUNG_NS ? child->deaths + 1 : 1;
     child->is_given_up = is_first || child->deaths > DEATHS_MAX;
     child->due_ns = now + (child->deaths - 1) * SECOND_NS;
     if (is_first) {
@@ -213,24 +178,18 @@ static bool has_ended(struct rp_other_streams *engines, bool *at_once)
     return ends;
 }
 
-/* Whether the child has ended, and how. */
-static bool reap(struct child *child, int *status)
+static bool has_just_ended(struct child *child)
 {
-    if (child->pid <= 0 || waitpid(child->pid, status, WNOHANG) != child->pid)
-        return false;
-    child->pid = 0;
-    close_fd(&child->lifeline_fd);
-    close_fd(&child->ready_fd);
-    return true;
+    return child->engine.pid > 0 && !rp_child_runs(&child->engine);
 }
 
 static void note_ready(struct child *child)
 {
     char bytes[16];
-    if (read(child->ready_fd, bytes, sizeof bytes) > 0)
+    if (read(child->engine.ready_fd, bytes, sizeof bytes) > 0)
         child->was_ready = true;
     else
-        close_fd(&child->ready_fd);
+        close_fd(&child->engine.ready_fd);
 }
 
 /* Wait until a child becomes ready or ends (its end of the pipe is closed), one is due, or this
@@ -241,8 +200,8 @@ static void wait_for_change(struct rp_other_streams *engines)
     bool is_due = false;
     for (size_t i = 0; i < engines->count; i++) {
         const struct child *child = &engines->children[i];
-        entries[i] = (struct pollfd){.fd = child->ready_fd, .events = POLLIN};
-        is_due |= !child->is_given_up && (child->pid == 0 || child->ready_fd < 0);
+        entries[i] = (struct pollfd){.fd = child->engine.ready_fd, .events = POLLIN};
+        is_due |= !child->is_given_up && (child->engine.pid == 0 || child->engine.ready_fd < 0);
     }
     entries[engines->count] = (struct pollfd){.fd = engines->wake_fd, .events = POLLIN};
     if (poll(entries, engines->count + 1, is_due ? (int)(PAUSE_NS / 1000000) : -1) <= 0)
@@ -258,18 +217,17 @@ static void end_children(struct rp_other_streams *engines, bool at_once)
     size_t living = engines->count;
     for (size_t i = 0; i < engines->count; i++) {
         struct child *child = &engines->children[i];
-        if (child->pid > 0 && at_once)
-            kill(child->pid, SIGTERM);
-        close_fd(&child->lifeline_fd);
+        if (child->engine.pid > 0 && at_once)
+            kill(child->engine.pid, SIGTERM);
+        close_fd(&child->engine.lifeline_fd);
     }
     while (living > 0) {
-        int status;
         living = 0;
         for (size_t i = 0; i < engines->count; i++) {
             struct child *child = &engines->children[i];
-            living += child->pid > 0 && !reap(child, &status);
-            if (child->pid > 0 && rp_now_ns() >= until_ns)
-                kill(child->pid, SIGKILL);
+            living += rp_child_runs(&child->engine);
+            if (child->engine.pid > 0 && rp_now_ns() >= until_ns)
+                kill(child->engine.pid, SIGKILL);
         }
         if (living > 0)
             rp_sleep_ns(PAUSE_NS / 20);
@@ -303,9 +261,8 @@ static void *other_streams_main(void *argument)
             start_when_due(engines, &engines->children[i]);
         wait_for_change(engines);
         for (size_t i = 0; i < engines->count; i++) {
-            int status;
-            if (reap(&engines->children[i], &status) && !has_ended(engines, &at_once))
-                note_death(engines, &engines->children[i], status);
+            if (has_just_ended(&engines->children[i]) && !has_ended(engines, &at_once))
+                note_death(engines, &engines->children[i]);
         }
         settle(engines);
     }
@@ -329,7 +286,7 @@ static void free_engines(struct rp_other_streams *engines)
 
 static int describe(struct child *child, const struct rp_cmd_line *line, const char *name)
 {
-    *child = (struct child){.name = name, .lifeline_fd = -1, .ready_fd = -1};
+    *child = (struct child){.name = name, .engine = RP_NO_CHILD};
     child->run = rp_asprintf("%s.%s", line->config->run, name);
     rp_words_add(&child->words, "ringpack");
     rp_words_add(&child->words, "serve");

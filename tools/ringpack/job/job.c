@@ -208,53 +208,86 @@ int rp_job_spawn(struct rp_job *job, struct rp_child *child, const char *what,
     return forked(child, what, pid, error);
 }
 
-/* In the child: run `serve` with the words, and with the child's ends of the two pipes. */
-static void run_engine(const struct rp_job *job, const struct rp_words *words, int lifeline,
-                       int ready)
+static void ended(struct rp_child *child, int status)
 {
-    char *argv[RP_JOB_WORDS_MAX + 16], numbers[2][16], run_dir[512];
-    size_t count = 0;
-    snprintf(numbers[0], sizeof numbers[0], "%d", lifeline);
-    snprintf(numbers[1], sizeof numbers[1], "%d", ready);
-    snprintf(run_dir, sizeof run_dir, "%s/run", job->dir);
-    char *before[] = {(char *)(uintptr_t)job->binary, "serve"};
-    char *behind[] = {"--run",    RP_JOB_RUN,   "--run-dir", run_dir,     "--lifeline",
-                      numbers[0], "--ready-fd", numbers[1],  "--private", NULL};
-    memcpy(argv, before, sizeof before);
-    count = 2;
-    memcpy(argv + count, words->word, words->count * sizeof *argv);
-    memcpy(argv + count + words->count, behind, sizeof behind);
+    child->pid = 0;
+    child->status = status;
+    if (child->lifeline_fd >= 0)
+        close(child->lifeline_fd);
+    if (child->ready_fd >= 0)
+        close(child->ready_fd);
+    child->lifeline_fd = child->ready_fd = -1;
+}
+
+/* In the child: run the words, and add the child's ends of the two pipes. */
+static void run_engine(const char *program, const struct rp_words *words, int lifeline, int ready)
+{
+    char lifeline_word[32], ready_word[32], *argv[RP_JOB_WORDS_MAX + 2];
+    size_t count = words->count;
+    snprintf(lifeline_word, sizeof lifeline_word, "--lifeline=%d", lifeline);
+    snprintf(ready_word, sizeof ready_word, "--ready-fd=%d", ready);
+    memcpy(argv, words->word, count * sizeof *argv);
+    argv[count++] = lifeline_word;
+    argv[count++] = ready_word;
+    argv[count] = NULL;
     fcntl(lifeline, F_SETFD, 0);
     fcntl(ready, F_SETFD, 0);
-    execv(job->binary, argv);
-    fprintf(stderr, "%s: cannot run it: %s\n", job->binary, rp_strerror(-errno));
+    execv(program, argv);
+    dprintf(STDERR_FILENO, "%s: cannot run it: %s\n", program, rp_strerror(-errno));
     _exit(127);
+}
+
+int rp_child_serve(struct rp_child *engine, const char *program, const struct rp_words *words,
+                   void (*begin)(const void *context), const void *context, struct rp_error *error)
+{
+    int lifeline[2] = {-1, -1}, ready[2] = {-1, -1};
+    int code = check_words(words, error);
+    if (code < 0)
+        return code;
+    bool has_pipes = pipe2(lifeline, O_CLOEXEC) == 0 && pipe2(ready, O_CLOEXEC) == 0;
+    pid_t pid = has_pipes ? rp_fork() : -1;
+    if (pid == 0) {
+        begin(context);
+        run_engine(program, words, lifeline[0], ready[1]);
+    }
+    code = forked(engine, "the engine", pid, error);
+    close(lifeline[0]);
+    close(ready[1]);
+    engine->lifeline_fd = lifeline[1];
+    engine->ready_fd = ready[0];
+    if (code < 0)
+        ended(engine, 0);
+    return code;
+}
+
+/* The process that starts a child. */
+struct origin {
+    const struct rp_job *job;
+    pid_t parent;
+};
+
+static void begin_engine(const void *context)
+{
+    const struct origin *origin = context;
+    become_child(origin->job, origin->parent);
 }
 
 int rp_job_serve(struct rp_job *job, struct rp_child *engine, const struct rp_words *words,
                  struct rp_error *error)
 {
-    int lifeline[2], ready[2];
-    int code = check_words(words, error);
-    if (code < 0)
-        return code;
-    if (pipe2(lifeline, O_CLOEXEC) < 0)
-        return rp_fail(error, -errno, NULL, "cannot make a pipe: %s", rp_strerror(-errno));
-    if (pipe2(ready, O_CLOEXEC) < 0) {
-        close(lifeline[0]);
-        close(lifeline[1]);
-        return rp_fail(error, -errno, NULL, "cannot make a pipe: %s", rp_strerror(-errno));
-    }
+    const struct origin origin = {job, getpid()};
+    struct rp_words all = {.failed = words->failed};
+    rp_words_add(&all, "%s", job->binary);
+    rp_words_add(&all, "serve");
+    for (size_t i = 0; i < words->count; i++)
+        rp_words_add(&all, "%s", words->word[i]);
+    rp_words_add(&all, "--run=%s", RP_JOB_RUN);
+    rp_words_add(&all, "--run-dir=%s/run", job->dir);
+    rp_words_add(&all, "--private");
     fflush(NULL);
-    pid_t parent = getpid(), pid = rp_fork();
-    if (pid == 0) {
-        become_child(job, parent);
-        run_engine(job, words, lifeline[0], ready[1]);
-    }
-    close(lifeline[0]);
-    close(ready[1]);
-    *engine = (struct rp_child){.lifeline_fd = lifeline[1], .ready_fd = ready[0]};
-    return forked(engine, "the engine", pid, error);
+    int code = rp_child_serve(engine, job->binary, &all, begin_engine, &origin, error);
+    rp_words_free(&all);
+    return code;
 }
 
 int rp_job_wait_ready(struct rp_job *job, struct rp_child *engine, struct rp_error *error)
@@ -295,17 +328,6 @@ int rp_job_fork(struct rp_job *job, struct rp_child *child, const char *what,
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */
-
-static void ended(struct rp_child *child, int status)
-{
-    child->pid = 0;
-    child->status = status;
-    if (child->lifeline_fd >= 0)
-        close(child->lifeline_fd);
-    if (child->ready_fd >= 0)
-        close(child->ready_fd);
-    child->lifeline_fd = child->ready_fd = -1;
-}
 
 pid_t rp_child_of(pid_t pid)
 {
