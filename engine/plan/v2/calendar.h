@@ -127,6 +127,17 @@ struct rp_deal_text rp_calendar_deal_text(const struct rp_deal *deal);
 bool rp_calendar_read_deal(const struct rp_field *field, struct rp_deal *deal);
 /** The same of a line `limits`: max_epochs,max_tokens,on_exhausted. */
 bool rp_calendar_read_limits(const struct rp_field *field, struct rp_limits *limits);
+/* A line `LIST[NUMBER].KEY[SOURCE]` of a contract, for instance of `record` or `stage`. */
+struct rp_calendar_line {
+    const struct rp_field *field;
+    uint32_t number, source; /* source: UINT32_MAX without one */
+    bool is_padded;          /* both have four digits, as they are written */
+    char key[RP_RECORD_NAME_MAX + 1];
+    uint64_t value; /* UINT64_MAX: it is no number */
+};
+/** Read a line of that list. False: its name has another form. */
+bool rp_calendar_read_line(const struct rp_field *field, const char *list,
+                           struct rp_calendar_line *line);
 /** The line of bos_id or eos_id. */
 void rp_calendar_add_id(struct rp_record_writer *writer, const char *name, uint32_t id);
 /** The lines of declared stages in the stream contract. */

@@ -42,12 +42,6 @@ static bool read_number(const char **at, const char *end, uint64_t *number)
     return *at > begin;
 }
 
-static bool read_whole(const struct rp_field *field, uint64_t most, uint64_t *number)
-{
-    const char *at = field->value, *end = at + field->value_bytes;
-    return read_number(&at, end, number) && at == end && *number <= most;
-}
-
 static bool read_word(const char **at, const char *end, const char *word)
 {
     size_t bytes = strlen(word);
@@ -55,6 +49,22 @@ static bool read_word(const char **at, const char *end, const char *word)
         return false;
     *at += bytes;
     return true;
+}
+
+bool rp_calendar_read_limits(const struct rp_field *field, struct rp_limits *limits)
+{
+    const char *at = field->value, *end = at + field->value_bytes;
+    uint64_t epochs;
+    if (!read_number(&at, end, &epochs) || epochs > UINT32_MAX || !read_word(&at, end, ",") ||
+        !read_number(&at, end, &limits->max_tokens) || !read_word(&at, end, ","))
+        return false;
+    limits->max_epochs = (uint32_t)epochs;
+    for (unsigned i = 0; i <= RP_EXHAUSTED_ERROR; i++) {
+        limits->on_exhausted = (enum rp_on_exhausted)i;
+        if (read_word(&at, end, rp_calendar_exhausted_word(limits->on_exhausted)))
+            return at == end;
+    }
+    return false;
 }
 
 static bool read_range(const struct rp_field *field, uint64_t *first, uint64_t *last)
@@ -102,61 +112,69 @@ bool rp_calendar_read_deal(const struct rp_field *field, struct rp_deal *deal)
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-/* The name of a field behind `record[NNNN].`, and J of FIELD[J]. */
-struct name {
-    char text[RP_RECORD_NAME_MAX + 1];
-    uint32_t number;
-};
-
-static bool read_index(const char **at, const char *end, uint64_t *index)
+static bool read_index(const char **at, const char *end, uint32_t *index, bool *is_padded)
 {
     const char *begin = *at + 1;
-    return read_word(at, end, "[") && read_number(at, end, index) && *at == begin + 4 &&
-           read_word(at, end, "]");
+    uint64_t number;
+    if (!read_word(at, end, "[") || !read_number(at, end, &number) || number > UINT32_MAX)
+        return false;
+    *index = (uint32_t)number;
+    *is_padded &= *at == begin + 4;
+    return read_word(at, end, "]");
 }
 
-static bool read_name(const char *at, const char *end, struct name *name)
+bool rp_calendar_read_line(const struct rp_field *field, const char *list,
+                           struct rp_calendar_line *line)
 {
-    uint64_t number = RP_NO_SOURCE;
-    size_t bytes = 0;
-    while (at + bytes < end && at[bytes] != '[')
-        bytes++;
-    memcpy(name->text, at, bytes);
-    name->text[bytes] = 0;
-    at += bytes;
-    if (at < end && (!read_index(&at, end, &number) || at != end))
+    const char *at = field->name, *end = at + field->name_bytes, *value = field->value;
+    line->field = field;
+    line->source = RP_NO_SOURCE;
+    line->is_padded = true;
+    if (!read_word(&at, end, list) || !read_index(&at, end, &line->number, &line->is_padded) ||
+        !read_word(&at, end, "."))
         return false;
-    name->number = (uint32_t)number;
+    const char *bracket = memchr(at, '[', (size_t)(end - at));
+    size_t bytes = (size_t)((bracket ? bracket : end) - at);
+    memcpy(line->key, at, bytes);
+    line->key[bytes] = 0;
+    at += bytes;
+    if (at < end && (!read_index(&at, end, &line->source, &line->is_padded) || at != end))
+        return false;
+    if (!read_number(&value, field->value + field->value_bytes, &line->value) ||
+        value != field->value + field->value_bytes)
+        line->value = RP_NO_ROW;
     return true;
 }
 
 /* A record ahead may have sources that have not joined, so a bad line is refused at its end. */
-static void read_line(struct reader *reader, const struct rp_field *field, const struct name *name)
+static void read_line(struct reader *reader, const struct rp_calendar_line *line)
 {
     struct rp_calendar_record *record = &reader->record;
-    uint64_t value = 0;
-    uint32_t j = name->number;
+    const struct rp_field *field = line->field;
+    uint32_t j = line->source;
     bool is_fine = false, is_known = j < reader->known;
-    if (strcmp(name->text, "documents") == 0 && is_known) {
-        is_fine = read_whole(field, RP_MAX_ROWS - 1, &reader->documents[j]);
-    } else if (strcmp(name->text, "range") == 0 && is_known) {
+    if (strcmp(line->key, "documents") == 0 && is_known) {
+        is_fine = line->value < RP_MAX_ROWS;
+        reader->documents[j] = line->value;
+    } else if (strcmp(line->key, "range") == 0 && is_known) {
         is_fine = read_range(field, &reader->first[j], &reader->end[j]);
-    } else if (strcmp(name->text, "weight") == 0 && is_known) {
-        is_fine = read_whole(field, UINT32_MAX, &value) && value > 0;
-        reader->weights[j] = (uint32_t)value;
+    } else if (strcmp(line->key, "weight") == 0 && is_known) {
+        is_fine = line->value > 0 && line->value <= UINT32_MAX;
+        reader->weights[j] = (uint32_t)line->value;
         record->sets |= RP_SETS_WEIGHTS;
-    } else if (strcmp(name->text, "limits") == 0 && is_known) {
+    } else if (strcmp(line->key, "limits") == 0 && is_known) {
         is_fine = rp_calendar_read_limits(field, &reader->limits[j].limits);
         reader->limits[j].number = j;
     } else if (j != RP_NO_SOURCE) {
         is_fine = false;
-    } else if (strcmp(name->text, "from") == 0) {
-        is_fine = reader->has_from = read_whole(field, RP_MAX_ROWS - 1, &record->from);
-    } else if (strcmp(name->text, "max_docs_per_row") == 0) {
-        is_fine = read_whole(field, RP_SEQ_LEN_MAX, &value) && value > 0;
-        record->max_docs_per_row = (uint32_t)value;
+    } else if (strcmp(line->key, "from") == 0) {
+        is_fine = reader->has_from = line->value < RP_MAX_ROWS;
+        record->from = line->value;
+    } else if (strcmp(line->key, "max_docs_per_row") == 0) {
+        is_fine = line->value > 0 && line->value <= RP_SEQ_LEN_MAX;
+        record->max_docs_per_row = (uint32_t)line->value;
         record->sets |= RP_SETS_MAX_DOCS;
-    } else if (strcmp(name->text, "deal") == 0) {
+    } else if (strcmp(line->key, "deal") == 0) {
         is_fine = rp_calendar_read_deal(field, &record->deal);
         record->sets |= RP_SETS_DEAL;
     }
@@ -250,26 +268,25 @@ static int read_all(struct reader *reader, const struct rp_record *text)
 {
     struct rp_calendar *calendar = reader->making->calendar;
     struct rp_field field;
-    uint64_t current = RP_NO_ROW, index;
+    struct rp_calendar_line line;
+    uint32_t current = RP_NO_SOURCE;
     int code = 0;
     for (size_t at = 0; code == 0 && rp_record_next(text, &at, &field);) {
-        const char *begin = field.name, *end = begin + field.name_bytes;
-        struct name name;
-        if (!read_word(&begin, end, "record"))
+        const char *begin = field.name;
+        if (!read_word(&begin, begin + field.name_bytes, "record"))
             continue;
-        if (field.sign != '=' || !read_index(&begin, end, &index) || !read_word(&begin, end, ".") ||
-            !read_name(begin, end, &name))
+        if (field.sign != '=' || !rp_calendar_read_line(&field, "record", &line) || !line.is_padded)
             return refuse_line(reader, &field);
-        if (index != current && current != RP_NO_ROW)
+        if (line.number != current && current != RP_NO_SOURCE)
             code = end_record(reader);
-        if (index != current)
+        if (line.number != current)
             clear(reader);
-        current = index;
+        current = line.number;
         if (code == 0)
-            read_line(reader, &field, &name);
+            read_line(reader, &line);
     }
     RP_ASSERT(calendar->begun_count <= RP_STAGES_MAX); /* NNNN has four digits */
-    return code == 0 && current != RP_NO_ROW ? end_record(reader) : code;
+    return code == 0 && current != RP_NO_SOURCE ? end_record(reader) : code;
 }
 
 int rp_calendar_read_records(struct rp_calendar_making *making)

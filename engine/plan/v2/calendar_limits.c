@@ -3,7 +3,6 @@
  * record those that it names. */
 #include "plan/v2/calendar_parts.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* ---- a line of a record ---------------------------------------------------------------------- */
@@ -13,27 +12,6 @@ static const char *const words[] = {"continue", "stop", "error"};
 const char *rp_calendar_exhausted_word(enum rp_on_exhausted on_exhausted)
 {
     return words[on_exhausted];
-}
-
-bool rp_calendar_read_limits(const struct rp_field *field, struct rp_limits *limits)
-{
-    char value[64], written[64], word[10];
-    unsigned on_exhausted = 0;
-    if (field->value_bytes >= sizeof value)
-        return false;
-    memcpy(value, field->value, field->value_bytes);
-    value[field->value_bytes] = 0;
-    if (sscanf(value, "%" SCNu32 ",%" SCNu64 ",%9s", &limits->max_epochs, &limits->max_tokens,
-               word) != 3)
-        return false;
-    while (on_exhausted <= RP_EXHAUSTED_ERROR && strcmp(words[on_exhausted], word) != 0)
-        on_exhausted++;
-    limits->on_exhausted = (enum rp_on_exhausted)on_exhausted;
-    if (on_exhausted > RP_EXHAUSTED_ERROR)
-        return false;
-    snprintf(written, sizeof written, "%" PRIu32 ",%" PRIu64 ",%s", limits->max_epochs,
-             limits->max_tokens, word);
-    return strcmp(value, written) == 0; /* no sign, no leading zero, no overflow */
 }
 
 /* ---- in force -------------------------------------------------------------------------------- */

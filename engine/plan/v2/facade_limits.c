@@ -9,35 +9,23 @@
 
 #include "plan/v2/facade.h"
 
-/* The name of a line `stage[STAGE].FIELD[SOURCE]` of a limit. */
-struct name {
-    uint32_t stage, source;
-    char field[RP_RECORD_NAME_MAX + 1];
-};
-
-static bool read_name(const struct rp_field *line, struct name *name)
+/* Read a line of a limit. */
+static bool read_limit(const struct rp_field *field, struct rp_calendar_line *line)
 {
-    static const char *const fields[] = {"max_epochs", "max_tokens", "on_exhausted"};
-    char text[RP_RECORD_NAME_MAX + 1];
-    bool is_limit = false;
-    memcpy(text, line->name, line->name_bytes);
-    text[line->name_bytes] = 0;
-    if (sscanf(text, "stage[%" SCNu32 "].%63[a-z_][%" SCNu32 "]", &name->stage, name->field,
-               &name->source) != 3)
-        return false;
-    for (size_t i = 0; i < RP_ARRAY_COUNT(fields); i++)
-        is_limit = is_limit || strcmp(name->field, fields[i]) == 0;
-    return is_limit;
+    return rp_calendar_read_line(field, "stage", line) && line->source != UINT32_MAX &&
+           (strcmp(line->key, "max_epochs") == 0 || strcmp(line->key, "max_tokens") == 0 ||
+            strcmp(line->key, "on_exhausted") == 0);
 }
 
 /* Whether a later stage that is begun sets the limit, in one of two contracts. */
-static bool is_replaced(const struct rp_record_pair *pair, const struct name *name, uint32_t begun)
+static bool is_replaced(const struct rp_record_pair *pair, const struct rp_calendar_line *line,
+                        uint32_t begun)
 {
     char text[RP_RECORD_NAME_MAX + 32];
     struct rp_field found;
-    for (uint32_t i = name->stage + 1; i < begun; i++) {
-        snprintf(text, sizeof text, "stage[%04" PRIu32 "].%s[%04" PRIu32 "]", i, name->field,
-                 name->source);
+    for (uint32_t i = line->number + 1; i < begun; i++) {
+        snprintf(text, sizeof text, "stage[%04" PRIu32 "].%s[%04" PRIu32 "]", i, line->key,
+                 line->source);
         if (rp_record_find(pair->of[0], text, &found) || rp_record_find(pair->of[1], text, &found))
             return true;
     }
@@ -53,7 +41,7 @@ static bool has_source(const struct rp_record *contract, uint32_t number)
     return rp_record_find(contract, text, &found);
 }
 
-static int refuse(const struct rp_record_pair *pair, const struct name *name,
+static int refuse(const struct rp_record_pair *pair, const struct rp_calendar_line *line,
                   const struct rp_calendar *calendar, struct rp_error *error)
 {
     const struct rp_field *had = &pair->field[0], *has = &pair->field[1];
@@ -63,8 +51,8 @@ static int refuse(const struct rp_record_pair *pair, const struct name *name,
         "it from here on, add a stage",
         "%s of source %s in stage %" PRIu32 " (from row %" PRIu64
         ") differs: the state has %.*s, this run has %.*s",
-        name->field, rp_calendar_source_name(calendar, name->source), name->stage,
-        rp_calendar_spec(calendar)->stages[name->stage].from,
+        line->key, rp_calendar_source_name(calendar, line->source), line->number,
+        rp_calendar_spec(calendar)->stages[line->number].from,
         pair->has[0] ? (int)had->value_bytes : 4, pair->has[0] ? had->value : "none",
         pair->has[1] ? (int)has->value_bytes : 4, pair->has[1] ? has->value : "none");
 }
@@ -79,12 +67,12 @@ int rp_v2_match_past_limits(const struct rp_calendar *calendar, const struct rp_
     const struct rp_record present = {writer.text, writer.bytes};
     struct rp_record_pair pair = {.of = {contract, &present}};
     while (code == 0 && rp_record_next_difference(&pair)) {
-        struct name name;
-        if (read_name(&pair.field[pair.has[0] ? 0 : 1], &name) && name.stage < begun &&
-            name.source < rp_calendar_source_count(calendar) &&
-            rp_calendar_source(calendar, name.source) && has_source(contract, name.source) &&
-            is_replaced(&pair, &name, begun))
-            code = refuse(&pair, &name, calendar, error);
+        struct rp_calendar_line line;
+        if (read_limit(&pair.field[pair.has[0] ? 0 : 1], &line) && line.number < begun &&
+            line.source < rp_calendar_source_count(calendar) &&
+            rp_calendar_source(calendar, line.source) && has_source(contract, line.source) &&
+            is_replaced(&pair, &line, begun))
+            code = refuse(&pair, &line, calendar, error);
     }
     free(writer.text);
     return code;

@@ -26,39 +26,16 @@ int rp_v2_make_contract(struct rp_plan_v2 *v2, struct rp_error *error)
     return 0;
 }
 
-/* A line of a record: `record[NUMBER].KEY[SOURCE]=VALUE`. */
-struct line {
-    uint32_t record, source; /* source: 0 without one */
-    char key[RP_RECORD_NAME_MAX + 1];
-    uint64_t value;
-    const struct rp_field *field;
-};
-
-static bool parse(const struct rp_field *field, struct line *line)
-{
-    char name[RP_RECORD_NAME_MAX + 1], value[RP_RECORD_VALUE_MAX + 1];
-    memcpy(name, field->name, field->name_bytes);
-    name[field->name_bytes] = 0;
-    memcpy(value, field->value, field->value_bytes);
-    value[field->value_bytes] = 0;
-    line->field = field;
-    line->source = 0;
-    line->value = strtoull(value, NULL, 10);
-    return sscanf(name, "record[%" SCNu32 "].%63[a-z_][%" SCNu32 "]", &line->record, line->key,
-                  &line->source) >= 2;
-}
-
 /* Calls for each line of a record of the contract, in its order. */
-typedef void visitor(void *context, const struct line *line);
+typedef void visitor(void *context, const struct rp_calendar_line *line);
 
 static void visit(const struct rp_record *contract, visitor *call, void *context)
 {
     struct rp_field field;
-    for (size_t at = 0; rp_record_next(contract, &at, &field);) {
-        struct line line;
-        if (parse(&field, &line))
+    struct rp_calendar_line line;
+    for (size_t at = 0; rp_record_next(contract, &at, &field);)
+        if (rp_calendar_read_line(&field, "record", &line))
             call(context, &line);
-    }
 }
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
@@ -68,10 +45,10 @@ struct sizes {
     uint32_t lines, documents, limits; /* lines: of all records, at least one each */
 };
 
-static void measure(void *context, const struct line *line)
+static void measure(void *context, const struct rp_calendar_line *line)
 {
     struct sizes *sizes = context;
-    sizes->records = rp_max_u64(sizes->records, UINT64_C(1) + line->record);
+    sizes->records = rp_max_u64(sizes->records, UINT64_C(1) + line->number);
     sizes->lines++;
     sizes->documents += strcmp(line->key, "documents") == 0;
     sizes->limits += strcmp(line->key, "limits") == 0;
@@ -89,10 +66,10 @@ struct filling {
     uint32_t limits_count;
 };
 
-static void set_value(void *context, const struct line *line)
+static void set_value(void *context, const struct rp_calendar_line *line)
 {
     struct filling *filling = context;
-    struct rp_stage_spec *record = &filling->list[line->record];
+    struct rp_stage_spec *record = &filling->list[line->number];
     uint32_t sources = filling->v2->spec.source_count;
     uint32_t place = line->source < filling->v2->number_count
                          ? filling->v2->now.places[line->source]
@@ -100,7 +77,7 @@ static void set_value(void *context, const struct line *line)
     if (strcmp(line->key, "from") == 0) {
         record->from = line->value;
     } else if (strcmp(line->key, "weight") == 0 && place != RP_NO_NUMBER) {
-        uint32_t *weights = filling->weights + (size_t)line->record * sources;
+        uint32_t *weights = filling->weights + (size_t)line->number * sources;
         weights[place] = (uint32_t)line->value;
         record->weights = weights;
         record->sets |= RP_SETS_WEIGHTS;
