@@ -16,8 +16,8 @@
  *   2. JOINING, once the ring is at most its size behind that limit X: pack_from is
  *      RP_PACK_JOIN(X), and the catch-up flow waits at X.
  *   3. JOINED: dispatch has replaced the word by M >= X, the first batch whose rows for the ring it
- *      plans again, and has woken the engine's thread. The catch-up flow delivers up to M and is
- *      closed.
+ *      plans again, and has woken the engine's thread. The catch-up flow delivers up to M. Its
+ *      packers are joined, and the rest of it ends in the background (ending.h).
  *   Once dispatch has planned the whole stream (planned_all), it joins no ring. M is then past the
  *   end: the catch-up flow delivers all remaining batches, and the ring's end.
  *
@@ -32,7 +32,7 @@
  *     others catch up with its batches, and without a ring to serve it would plan to the end of the
  *     stream at once.
  *   - The tail of the ring is at most M, or X while M is not known. Packers of the flow cannot
- *     write to the ring before the catch-up flow is closed, because free_until is 0.
+ *     write to the ring before those of the catch-up flow are joined, because free_until is 0.
  *   - Tickets of batches below M may have transfers of the ring, which were planned before it was
  *     left out. They are not packed.
  */
@@ -41,7 +41,12 @@
 
 #include "flow/flow.h"
 
+/* Catch-up flows that may be ending at a time. If one more has to end, the first is waited for. */
+#define RP_ENDINGS_MAX 4u
 #define RP_CATCH_UPS_MAX 4u
+/* Plans in use at a time: by catch-up flows, by those that are ending, and one for the
+ * next. */
+#define RP_CATCH_UP_PLANS_MAX (RP_CATCH_UPS_MAX + RP_ENDINGS_MAX + 1)
 
 /** The number of a flow's rings that may catch up at a time. */
 static inline uint32_t rp_flow_catch_ups_max(uint32_t rank_count)
@@ -64,9 +69,9 @@ RP_MUST_CHECK int rp_flow_make_catch_up(struct rp_flow **made, const struct rp_f
 void rp_flow_leave_out(struct rp_flow *flow, uint32_t ring);
 /** Start the catch-up flow of a ring that is left out, at its tail, while packers are paused.
  * `plan` must be positioned at the first row of that micro-batch; `before` is as for rp_flow_start.
- * The plan is borrowed until the ring has caught up or the flow is stopped. `flow` owns `made` from
- * here on. If this fails, the caller stops the flow. A stop ends catching up; the next start begins
- * at the lowest tail. */
+ * The plan is borrowed for as long as rp_flow_uses_plan returns true. `flow` owns `made` from here
+ * on. If this fails, the caller stops the flow. A stop ends catching up; the next start begins at
+ * the lowest tail. */
 RP_MUST_CHECK int rp_flow_start_catch_up(struct rp_flow *flow, struct rp_flow *made, uint32_t ring,
                                          struct rp_plan *plan, const struct rp_row_state *before,
                                          struct rp_error *error);
@@ -74,6 +79,8 @@ RP_MUST_CHECK int rp_flow_start_catch_up(struct rp_flow *flow, struct rp_flow *m
  * packers are resumed, another one has to be started for it, or the flow stopped. Only while
  * packers are paused. */
 void rp_flow_drop_catch_up(struct rp_flow *flow, uint32_t ring);
+/** Does a catch-up flow use the plan? It may do so after its ring has caught up. */
+bool rp_flow_uses_plan(const struct rp_flow *flow, const struct rp_plan *plan);
 bool rp_flow_is_catching_up(const struct rp_flow *flow, uint32_t ring);
 /** How many rings catch up. */
 uint32_t rp_flow_catch_ups(const struct rp_flow *flow);

@@ -7,6 +7,7 @@
 #include "base/bits.h"
 #include "base/log.h"
 #include "flow/catch_up.h"
+#include "flow/ending.h"
 #include "flow/flow_struct.h"
 #include "flow/startup_yield.h"
 
@@ -26,6 +27,31 @@ static int watch_prefault(struct rp_flow *flow, struct rp_error *error)
     if (is_due && !flow->prefault.started)
         return rp_prefault_start(&flow->prefault, &flow->arena, flow->wake_fd, error);
     return rp_prefault_check(&flow->prefault, error);
+}
+
+/* The caller has the turn, so no thread publishes, and every batch is announced. */
+static void check_turn(const struct rp_flow *flow)
+{
+    RP_ASSERT(flow->flow_state == RP_FLOW_RUNNING);
+    RP_ASSERT(rp_a32_load_relaxed(&flow->deliver.unannounced) == 0);
+}
+
+/* Dispatch checks its files once more before it ends. */
+static void order_stop(struct rp_flow *flow)
+{
+    struct rp_arena_words *words = flow->arena.words;
+    rp_revalidation_request(&flow->revalidation);
+    rp_a32_store_release(&words->stop, RP_ARENA_STOPS);
+    rp_event_signal(&words->planned);
+    rp_event_signal(&words->ready);
+    rp_event_signal(&words->retired_event);
+    rp_event_signal(&words->space);
+}
+
+static void join_packers(struct rp_flow *flow)
+{
+    for (uint32_t i = 0; i < flow->options.packers; i++)
+        rp_packer_join(&flow->packers[i]);
 }
 
 /* ---- rings that are behind (catch_up.h) ---------------------------------------------------- */
@@ -74,13 +100,12 @@ static void drop_catch_up(struct rp_flow *flow, uint32_t ring)
     struct rp_flow *catch_up = flow->catch_up[ring];
     if (!catch_up)
         return;
-    rp_flow_stop(catch_up); /* checks its files */
-    if (flow->caught_up_error.code == 0)
-        (void)!rp_revalidation_result(&catch_up->revalidation, &flow->caught_up_error);
-    rp_flow_add_counts(catch_up, &flow->earlier_counts);
+    check_turn(catch_up);
+    order_stop(catch_up); /* checks its files */
+    join_packers(catch_up);
     rp_costs_join(&flow->costs.ranks[ring], &catch_up->costs.ranks[0]);
-    rp_flow_close(catch_up);
     flow->catch_up[ring] = NULL;
+    rp_ending_begin(flow, catch_up);
 }
 
 /* The flow itself delivers to the ring from now on. */
@@ -249,12 +274,6 @@ static int start_packers(struct rp_flow *flow, struct rp_error *error)
     return code;
 }
 
-static void join_packers(struct rp_flow *flow)
-{
-    for (uint32_t i = 0; i < flow->options.packers; i++)
-        rp_packer_join(&flow->packers[i]);
-}
-
 int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, const struct rp_row_state *before,
                   const struct rp_numbering *numbering, uint64_t batch, struct rp_ring *rings,
                   struct rp_error *error)
@@ -279,18 +298,6 @@ int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, const struct rp_ro
     return code;
 }
 
-/* Dispatch checks its files once more before it ends. */
-static void order_stop(struct rp_flow *flow)
-{
-    struct rp_arena_words *words = flow->arena.words;
-    rp_revalidation_request(&flow->revalidation);
-    rp_a32_store_release(&words->stop, RP_ARENA_STOPS);
-    rp_event_signal(&words->planned);
-    rp_event_signal(&words->ready);
-    rp_event_signal(&words->retired_event);
-    rp_event_signal(&words->space);
-}
-
 void rp_flow_abandon(struct rp_flow *flow)
 {
     for (uint32_t r = 0; rp_flow_runs(flow) && r < flow->options.rank_count; r++)
@@ -304,18 +311,14 @@ void rp_flow_stop(struct rp_flow *flow)
 {
     if (!rp_flow_runs(flow))
         return;
-    /* the caller has the turn, so no thread publishes, and every batch is announced */
-    RP_ASSERT(flow->flow_state == RP_FLOW_RUNNING);
-    RP_ASSERT(rp_a32_load_relaxed(&flow->deliver.unannounced) == 0);
+    check_turn(flow);
     for (uint32_t r = 0; r < flow->options.rank_count; r++)
         drop_catch_up(flow, r);
     order_stop(flow);
-    rp_dispatch_join(&flow->dispatch);
-    rp_residency_stop(&flow->files.residency);
-    for (uint32_t i = 0; i < flow->options.readers; i++)
-        rp_fetcher_join(&flow->fetchers[i]);
+    rp_flow_join_threads(flow);
     join_packers(flow);
     flow->flow_state = RP_FLOW_STOPPED;
+    rp_ending_collect(flow, true);
 }
 
 /* ---- another ring in the place of one -------------------------------------------------------- */
@@ -378,6 +381,7 @@ static int caught_up_failure(const struct rp_flow *flow, struct rp_error *error)
 int rp_flow_deliver(struct rp_flow *flow, struct rp_error *error)
 {
     RP_ASSERT(flow->flow_state == RP_FLOW_RUNNING);
+    rp_ending_collect(flow, false);
     int code = caught_up_failure(flow, error);
     if (code >= 0)
         code = watch_prefault(flow, error);
@@ -457,7 +461,7 @@ int rp_flow_revalidation_result(const struct rp_flow *flow, struct rp_error *err
     for (uint32_t r = 0; r < flow->options.rank_count && result > 0; r++)
         if (flow->catch_up[r])
             result = rp_flow_revalidation_result(flow->catch_up[r], error);
-    return result;
+    return result > 0 ? rp_ending_revalidation_result(flow, error) : result;
 }
 
 int rp_flow_packer_pidfd(const struct rp_flow *flow, uint32_t packer)

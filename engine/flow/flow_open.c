@@ -115,6 +115,14 @@ static int create_arena(struct rp_flow *flow, struct rp_error *error)
     return rp_arena_create(&flow->arena, !o->packer_processes, &sizes, error);
 }
 
+void rp_flow_join_threads(struct rp_flow *flow)
+{
+    rp_dispatch_join(&flow->dispatch);
+    rp_residency_stop(&flow->files.residency);
+    for (uint32_t i = 0; i < flow->options.readers; i++)
+        rp_fetcher_join(&flow->fetchers[i]);
+}
+
 void rp_flow_free(struct rp_flow *flow)
 {
     rp_reads_close(&flow->dispatch.reads);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* flow_struct.h — the state of a flow: one struct, for flow.c, flow_open.c, flow_view.c and
- * catch_up.c. */
+/* flow_struct.h — the state of a flow: one struct, for flow.c, flow_open.c, flow_view.c,
+ * catch_up.c and ending.c. */
 #ifndef RP_FLOW_FLOW_STRUCT_H
 #define RP_FLOW_FLOW_STRUCT_H
 
+#include "flow/catch_up.h"
 #include "flow/deliver.h"
 #include "flow/dispatch.h"
 #include "flow/fetch.h"
@@ -41,7 +42,8 @@ struct rp_flow {
     struct rp_batch_sums *sums; /* [rank_count]: deliver's */
     struct rp_flow_costs costs; /* deliver's; catch-up flows that have ended are included */
     struct rp_flow **catch_up;  /* [rank_count]: of the ring (catch_up.h), or NULL */
-    bool *is_left_out;          /* [rank_count]: deliver's */
+    struct rp_flow *ending[RP_ENDINGS_MAX]; /* earlier catch-up flows (ending.h), or NULL */
+    bool *is_left_out;                      /* [rank_count]: deliver's */
     struct rp_flow_counts
         earlier_counts; /* of ended catch-up flows, and of the flow that it replaces */
     /* code < 0: a token file that such a flow has read has changed */
@@ -49,6 +51,10 @@ struct rp_flow {
     uint64_t wake_at; /* the last argument of rp_flow_wake_at */
     uint64_t packers_replaced;
     int wake_fd;
+    /* a catch-up flow that is ending has these */
+    pthread_t ender;
+    bool has_ender;
+    struct rp_a32 has_ended; /* 1: no thread of it runs. Writer: the ender. PAIRS flow-ended */
 };
 
 static inline bool rp_flow_runs(const struct rp_flow *flow)
@@ -57,6 +63,8 @@ static inline bool rp_flow_runs(const struct rp_flow *flow)
 }
 /** Add the counts of the flow's own stages. */
 void rp_flow_add_counts(const struct rp_flow *flow, struct rp_flow_counts *counts);
+/** Wait for the threads of all stages but packers. They have been told to stop. */
+void rp_flow_join_threads(struct rp_flow *flow);
 /** Free everything that rp_flow_open has made. No stage may run. */
 void rp_flow_free(struct rp_flow *flow);
 

@@ -43,6 +43,16 @@ bool rp_flow_is_catching_up(const struct rp_flow *flow, uint32_t ring)
     return flow->catch_up[ring] != NULL;
 }
 
+bool rp_flow_uses_plan(const struct rp_flow *flow, const struct rp_plan *plan)
+{
+    bool uses = false;
+    for (uint32_t r = 0; r < flow->options.rank_count; r++)
+        uses |= flow->catch_up[r] && flow->catch_up[r]->dispatch.plan == plan;
+    for (uint32_t i = 0; i < RP_ENDINGS_MAX; i++)
+        uses |= flow->ending[i] && flow->ending[i]->dispatch.plan == plan;
+    return uses;
+}
+
 uint32_t rp_flow_catch_ups(const struct rp_flow *flow)
 {
     uint32_t count = 0;
@@ -170,6 +180,9 @@ void rp_flow_counts(const struct rp_flow *flow, struct rp_flow_counts *counts)
 {
     *counts = flow->earlier_counts;
     rp_flow_add_counts(flow, counts);
+    for (uint32_t i = 0; i < RP_ENDINGS_MAX; i++)
+        if (flow->ending[i])
+            rp_flow_add_counts(flow->ending[i], counts);
 }
 
 double rp_flow_rank_cost(const struct rp_flow *flow, uint32_t ring)

@@ -172,19 +172,13 @@ struct rp_logged_refusal {
     uint64_t reason_hash, logged_ns;
 };
 
-/* The plan of a catch-up flow. It is kept when the flow ends, for the next ring that falls behind.
- */
-struct rp_catch_up_plan {
-    struct rp_plan *plan; /* NULL: not opened yet */
-    uint32_t ring;        /* the last ring that has used it */
-};
-
 /* The rows: documents, plans, and the states from which the engine can plan. */
 struct rp_stream {
     const struct rp_config *config;
     struct rp_corpus *corpus;
     struct rp_plan *plan; /* belongs to the flow while it runs */
-    struct rp_catch_up_plan catch_up_plans[RP_CATCH_UPS_MAX];
+    /* for catch-up flows; kept for the next ring that falls behind; NULL: not opened yet */
+    struct rp_plan *catch_up_plans[RP_CATCH_UP_PLANS_MAX];
     struct rp_plan *probe;         /* the engine's thread's own (probe.h) */
     struct rp_far_planner planner; /* plans to far rows on a thread */
     struct rp_gain_log gain_log;

@@ -328,9 +328,9 @@ static int append_record(struct rp_engine *engine, struct rp_plan *plan,
 /* The next catch-up flow opens its plan, with the record. */
 static void close_catch_up_plans(struct rp_stream *stream)
 {
-    for (uint32_t i = 0; i < RP_CATCH_UPS_MAX; i++) {
-        rp_plan_close(stream->catch_up_plans[i].plan);
-        stream->catch_up_plans[i] = (struct rp_catch_up_plan){.plan = NULL};
+    for (uint32_t i = 0; i < RP_CATCH_UP_PLANS_MAX; i++) {
+        rp_plan_close(stream->catch_up_plans[i]);
+        stream->catch_up_plans[i] = NULL;
     }
 }
 

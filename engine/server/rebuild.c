@@ -207,19 +207,16 @@ static bool can_catch_up(const struct rp_delivery *delivery, const struct rp_reb
     return rp_flow_catch_ups(delivery->flow) < most && lowest < old->release;
 }
 
-/* The plan for the ring's catch-up flow: the one that the ring used last, or an unused one. */
-static struct rp_catch_up_plan *plan_for(struct rp_engine *engine, uint32_t ring)
+/* The first plan that no catch-up flow uses. Opened plans come first. */
+static struct rp_plan **unused_plan(struct rp_engine *engine)
 {
-    struct rp_catch_up_plan *unused = NULL;
-    for (uint32_t i = 0; i < RP_CATCH_UPS_MAX; i++) {
-        struct rp_catch_up_plan *kept = &engine->stream.catch_up_plans[i];
-        if (kept->plan && kept->ring == ring)
-            return kept;
-        if (!kept->plan || !rp_flow_is_catching_up(engine->delivery.flow, kept->ring))
-            unused = kept;
-    }
-    RP_ASSERT(unused); /* can_catch_up */
-    return unused;
+    struct rp_plan **plans = engine->stream.catch_up_plans;
+    uint32_t i = 0;
+    while (i < RP_CATCH_UP_PLANS_MAX && plans[i] &&
+           rp_flow_uses_plan(engine->delivery.flow, plans[i]))
+        i++;
+    RP_ASSERT(i < RP_CATCH_UP_PLANS_MAX);
+    return &plans[i];
 }
 
 /* Move the probe to the first batch of the catch-up flow. If the token is of that batch, it has the
@@ -252,34 +249,31 @@ static int make_catch_up(struct rp_engine *engine, const struct rp_rebuild *rebu
                          struct rp_flow **catch_up, struct rp_error *error)
 {
     struct rp_stream *stream = &engine->stream;
-    struct rp_catch_up_plan *kept = plan_for(engine, rebuild->ring);
-    kept->ring = rebuild->ring;
-    int code = kept->plan ? 0 : open_plan(&kept->plan, stream, error);
+    struct rp_plan **plan = unused_plan(engine);
+    int code = *plan ? 0 : open_plan(plan, stream, error);
     if (code >= 0)
         code = rp_engine_keep_probe_state(stream, error);
     return code < 0 ? code
                     : rp_flow_make_catch_up(catch_up, engine->delivery.flow, rebuild->ring, error);
 }
 
-/* The ring has its new memory, and its earlier catch-up flow, which may have used the plan, was
- * dropped. */
+/* The ring has its new memory, and its earlier catch-up flow was dropped. */
 static int start_catch_up(struct rp_engine *engine, uint32_t ring, struct rp_flow *catch_up,
                           struct rp_error *error)
 {
-    const struct rp_catch_up_plan *kept = plan_for(engine, ring);
-    RP_ASSERT(kept->plan && kept->ring == ring);
+    struct rp_plan *plan = *unused_plan(engine);
+    RP_ASSERT(plan); /* make_catch_up has opened one */
     const struct rp_row_state start = {engine->stream.kept_state, engine->stream.kept_bytes,
                                        engine->stream.kept_row};
     struct rp_row_state before;
     rp_flow_leave_out(engine->delivery.flow, ring); /* before a state is read */
-    int code = rp_engine_load_plan(engine, kept->plan, start, engine->delivery.rings[ring].tail,
-                                   &before, error);
+    int code = rp_engine_load_plan(engine, plan, start, engine->delivery.rings[ring].tail, &before,
+                                   error);
     if (code < 0) {
         rp_flow_close(catch_up);
         return code;
     }
-    code = rp_flow_start_catch_up(engine->delivery.flow, catch_up, ring, kept->plan, &before,
-                                  error);
+    code = rp_flow_start_catch_up(engine->delivery.flow, catch_up, ring, plan, &before, error);
     rp_engine_log_refused_readers(engine);
     return code;
 }

@@ -196,8 +196,8 @@ static void close_stream(struct rp_engine *engine)
     rp_gain_log_end(&engine->stream.gain_log);
     rp_far_planner_close(&engine->stream.planner);
     rp_plan_close(engine->stream.plan);
-    for (uint32_t i = 0; i < RP_CATCH_UPS_MAX; i++)
-        rp_plan_close(engine->stream.catch_up_plans[i].plan);
+    for (uint32_t i = 0; i < RP_CATCH_UP_PLANS_MAX; i++)
+        rp_plan_close(engine->stream.catch_up_plans[i]);
     rp_corpus_close(engine->stream.corpus);
     rp_engine_forget_contents(&engine->stream);
     rp_contents_free(engine->stream.contents);

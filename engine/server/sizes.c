@@ -9,7 +9,8 @@
  * batches at that save.
  *
  * A catch-up flow (flow/catch_up.h) exists only while a rank catches up, so its memory is counted
- * apart. Several ranks may catch up at a time, each with a flow. */
+ * apart. Several ranks may catch up at a time, each with a flow. If the disk is slow, a flow that
+ * has caught up keeps its memory until its last read is done. */
 #include "server/sizes.h"
 
 #include "cache/cache.h"

@@ -4,7 +4,7 @@
  * a packer process is killed, wherever, and another takes its place. */
 #include "switch.h" /* the switches in flow.c */
 
-#define rp_flow_free forget_flow
+#define rp_ending_begin forget_flow
 #include "flow/flow.c"
 
 #include "flow_stages.h"
@@ -123,9 +123,9 @@ static void begin_processes(void)
 
 /* ---- a ring that is behind (flow/catch_up.h) ------------------------------------------------ */
 
-void forget_flow(struct rp_flow *flow)
+void forget_flow(struct rp_flow *flow, struct rp_flow *ended)
 {
-    MODEL_REQUIRE(flow == &own.behind);
+    MODEL_REQUIRE(flow == &shared->flow && ended == &own.behind);
 }
 
 /* The tickets and states of the catch-up flow, which has all of them at once. */

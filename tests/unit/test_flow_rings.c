@@ -138,15 +138,19 @@ static void move_ring(struct stream *s, uint32_t r, uint64_t batch)
     stream_make_ring(s, r, batch, &shape);
 }
 
+static const struct rp_io_method *catch_up_method; /* NULL: the flow's */
+
 /* The ring begins again at BEHIND_AT, and gets a catch-up flow. As the engine does it. */
 static void fall_behind(struct stream *s, uint32_t r, struct rp_plan *plan)
 {
     const struct rp_geometry *shape = &s->rings[r].geometry;
-    const struct kit_row *at = &kit.rows[BEHIND_AT * shape->rows * shape->world];
+    const struct kit_row *at = &s->kit->rows[BEHIND_AT * shape->rows * shape->world];
     struct rp_flow *made;
     struct rp_error error;
     if (rp_flow_make_catch_up(&made, s->flow, r, &error) != 0)
         fail_msg("%s", error.message);
+    if (catch_up_method)
+        made->options.method = catch_up_method;
     rp_flow_pause_packers(s->flow);
     move_ring(s, r, BEHIND_AT);
     rp_flow_leave_out(s->flow, r);
@@ -282,6 +286,64 @@ static void a_state_that_dispatch_comes_to_is_not_read(void **state)
     assert_false(read_at || read_below);
 }
 
+/* ---- a slow disk ----------------------------------------------------------------------------- */
+
+#define TRIES_MAX 10000u /* of a millisecond: a flow that waits for the disk on our thread */
+
+static struct rp_a32 is_held, was_waited_for;
+
+/* A reader that ends waits for its reads, of which one lasts as long as is_held. */
+static void close_late(void *self)
+{
+    uint32_t tries = 0;
+    while (rp_a32_load_relaxed(&is_held) && tries++ < TRIES_MAX)
+        poll(NULL, 0, 1);
+    if (rp_a32_load_relaxed(&is_held))
+        rp_a32_store_relaxed(&was_waited_for, 1);
+    rp_io_method_pread.close(self);
+}
+
+static void catch_up(struct stream *s, struct rp_plan *plan)
+{
+    struct rp_error error;
+    fall_behind(s, 0, plan);
+    while (rp_flow_is_catching_up(s->flow, 0))
+        assert_true(stream_turn(s, &error) >= 0);
+}
+
+/* A ring has caught up, and a read of its catch-up flow lasts: the flow serves both rings, and the
+ * ring may fall behind again. When the read is done, the plan is free. */
+static void a_ring_that_has_caught_up_waits_for_no_read(void **state)
+{
+    (void)state;
+    struct stream s;
+    struct kit epochs;
+    struct rp_error error;
+    struct rp_io_method slow = rp_io_method_pread;
+    slow.close = close_late;
+    (void)run_to(&s, &epochs, STATES);
+    struct rp_plan *plans[2] = {kit_plan(&epochs), kit_plan(&epochs)};
+    rp_a32_store_relaxed(&is_held, 1);
+    catch_up_method = &slow;
+    catch_up(&s, plans[0]);
+    catch_up_method = NULL;
+    assert_true(rp_flow_uses_plan(s.flow, plans[0]));
+    catch_up(&s, plans[1]);
+    assert_true(stream_run(&s, 30, &error) >= 0);
+    bool is_in_use = rp_flow_uses_plan(s.flow, plans[0]);
+    rp_a32_store_relaxed(&is_held, 0);
+    while (rp_flow_uses_plan(s.flow, plans[0]) || rp_flow_uses_plan(s.flow, plans[1]))
+        assert_true(stream_turn(&s, &error) >= 0);
+    run_to_end(&s);
+    check_all_came(&s);
+    stream_close(&s);
+    rp_plan_close(plans[0]);
+    rp_plan_close(plans[1]);
+    kit_close(&epochs);
+    assert_true(is_in_use);
+    assert_false(rp_a32_load_relaxed(&was_waited_for));
+}
+
 /* Pages in the page cache are not read past it for a ring that is behind, also where the flow
  * would read past it if it read. */
 static void a_ring_behind_is_read_from_the_page_cache(void **state)
@@ -388,6 +450,7 @@ int main(void)
         cmocka_unit_test(rings_behind_are_served_while_the_engine_sleeps),
         cmocka_unit_test(a_state_whose_slot_may_be_taken_is_not_read),
         cmocka_unit_test(a_state_that_dispatch_comes_to_is_not_read),
+        cmocka_unit_test(a_ring_that_has_caught_up_waits_for_no_read),
         cmocka_unit_test(a_ring_behind_is_read_from_the_page_cache),
         cmocka_unit_test(a_ring_behind_leaves_the_flow_its_descriptors),
         cmocka_unit_test(a_catch_up_flow_takes_the_memory_of_its_forecast),

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "flow/ending.h"
+
+#include <sys/prctl.h>
+
+#include "base/file.h"
+#include "base/thread.h"
+
+static void *ender_main(void *argument)
+{
+    struct rp_flow *ended = argument;
+    prctl(PR_SET_NAME, "end");
+    rp_flow_join_threads(ended);
+    rp_a32_store_release(&ended->has_ended, 1); /* PAIRS flow-ended */
+    rp_fd_wake(ended->wake_fd);
+    return NULL;
+}
+
+/* Wait for its threads, and free it. */
+static void finish(struct rp_flow *flow, struct rp_flow *ended)
+{
+    if (ended->has_ender)
+        pthread_join(ended->ender, NULL);
+    else
+        rp_flow_join_threads(ended);
+    if (flow->caught_up_error.code == 0)
+        (void)!rp_revalidation_result(&ended->revalidation, &flow->caught_up_error);
+    rp_flow_add_counts(ended, &flow->earlier_counts);
+    rp_flow_free(ended);
+}
+
+void rp_ending_begin(struct rp_flow *flow, struct rp_flow *ended)
+{
+    uint32_t i = 0;
+    while (i < RP_ENDINGS_MAX && flow->ending[i])
+        i++;
+    if (i == RP_ENDINGS_MAX)
+        finish(flow, flow->ending[i = 0]);
+    flow->ending[i] = NULL;
+    ended->has_ender = rp_thread_try(&ended->ender, ender_main, ended) == 0;
+    if (ended->has_ender)
+        flow->ending[i] = ended;
+    else
+        finish(flow, ended);
+}
+
+static bool has_ended(const struct rp_flow *ended)
+{
+    return rp_a32_load_acquire(&ended->has_ended); /* PAIRS flow-ended */
+}
+
+void rp_ending_collect(struct rp_flow *flow, bool waits)
+{
+    for (uint32_t i = 0; i < RP_ENDINGS_MAX; i++) {
+        if (!flow->ending[i] || (!waits && !has_ended(flow->ending[i])))
+            continue;
+        finish(flow, flow->ending[i]);
+        flow->ending[i] = NULL;
+    }
+}
+
+/* A dispatch that a lost file has ended gives no result, and the loss is reported elsewhere. */
+int rp_ending_revalidation_result(const struct rp_flow *flow, struct rp_error *error)
+{
+    int result = 1;
+    for (uint32_t i = 0; i < RP_ENDINGS_MAX && result > 0; i++) {
+        const struct rp_flow *ended = flow->ending[i];
+        result = ended ? rp_revalidation_result(&ended->revalidation, error) : 1;
+        if (result == 0 && has_ended(ended))
+            result = 1;
+    }
+    return result;
+}
