@@ -26,6 +26,7 @@
 #include "server/live_records.h"
 #include "server/locate.h"
 #include "server/deferred_attach.h"
+#include "server/loop.h"
 #include "server/probe.h"
 #include "server/rejoin.h"
 #include "server/save.h"
@@ -247,18 +248,23 @@ static bool outlives_its_consumer(const struct rp_connection *connection)
     return seat && rp_peer_has_ended(seat->ring->seats[seat->replica].reader_fd);
 }
 
-/* Close the connections of dead consumers, also those whose epoll events have not been served. */
+/* Close the connections of dead consumers, also those whose epoll events have not been served. Each
+ * attach does it, so no system call is made for a living consumer: thousands may attach. */
 static void reap_dead_connections(struct rp_engine *engine)
 {
-    struct rp_connection *connection;
-    for (uint32_t i = 0; (connection = rp_peers_next(&engine->peers, &i));) {
-        if (connection->seat)
-            drain_doorbells(engine, connection);
-        if (outlives_its_consumer(connection)) {
-            rp_engine_close_connection(engine, connection);
-            rp_engine_check_seats(engine);
+    uint32_t ended[RP_ENDED_MAX], count;
+    do {
+        count = rp_loop_ended(&engine->loop, ended);
+        for (uint32_t i = 0; i < count; i++) {
+            struct rp_connection *connection = &engine->peers.connections[ended[i]];
+            if (connection->fd >= 0 && connection->seat)
+                drain_doorbells(engine, connection);
+            if (outlives_its_consumer(connection)) {
+                rp_engine_close_connection(engine, connection);
+                rp_engine_check_seats(engine);
+            }
         }
-    }
+    } while (count == RP_ENDED_MAX);
 }
 
 /* The seat is attached: give it to the connection, and send WELCOME. */
@@ -270,9 +276,12 @@ static void begin_serving(struct rp_engine *engine, struct rp_connection *connec
     RP_ASSERT(connection->fd >= 0 && !connection->seat && rp_seat_is_attached(seat));
     connection->seat = seat;
     connection->first_batch = batch;
-    rp_ring_set_reader(seat->ring, seat->replica, rp_peer_open(connection->fd));
+    int pidfd = rp_peer_open(connection->fd);
+    rp_ring_set_reader(seat->ring, seat->replica, pidfd);
     rp_engine_check_seats(engine);
-    if (welcome(engine, connection, batch, request, token) < 0) {
+    uint32_t index = (uint32_t)(connection - engine->peers.connections);
+    if (rp_loop_watch_end(&engine->loop, connection->fd, pidfd, index) < 0 ||
+        welcome(engine, connection, batch, request, token) < 0) {
         rp_engine_close_connection(engine, connection);
         return;
     }

@@ -313,7 +313,8 @@ struct rp_watching {
 /* The descriptors that wake the engine's thread. */
 struct rp_loop {
     int epoll_fd, wake_fd, signal_fd;
-    bool is_signalled;       /* a signal has come: the next one ends the process at once */
+    int ends_fd;       /* epoll set of attached consumers: sockets and processes that have ended */
+    bool is_signalled; /* a signal has come: the next one ends the process at once */
     sigset_t ending_signals; /* SIGTERM, SIGINT and SIGHUP, if not ignored at the start */
 };
 

@@ -38,6 +38,28 @@ int rp_loop_watch(const struct rp_loop *loop, int fd, enum rp_watch watch, uint3
     return epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
+int rp_loop_watch_end(const struct rp_loop *loop, int socket_fd, int pidfd, uint32_t index)
+{
+    struct epoll_event closed = {.events = EPOLLRDHUP, .data.u32 = index};
+    struct epoll_event ended = {.events = EPOLLIN | EPOLLONESHOT, .data.u32 = index};
+    int code = epoll_ctl(loop->ends_fd, EPOLL_CTL_ADD, socket_fd, &closed);
+    if (code == 0 && pidfd >= 0)
+        code = epoll_ctl(loop->ends_fd, EPOLL_CTL_ADD, pidfd, &ended);
+    return code < 0 ? -errno : 0;
+}
+
+uint32_t rp_loop_ended(const struct rp_loop *loop, uint32_t indexes[RP_ENDED_MAX])
+{
+    struct epoll_event events[RP_ENDED_MAX];
+    int count;
+    do
+        count = epoll_wait(loop->ends_fd, events, RP_ENDED_MAX, 0);
+    while (count < 0 && errno == EINTR);
+    for (int i = 0; i < count; i++)
+        indexes[i] = events[i].data.u32;
+    return count > 0 ? (uint32_t)count : 0;
+}
+
 /* ---- signals --------------------------------------------------------------------------------- */
 
 static bool is_ignored(int number)
@@ -174,12 +196,14 @@ int rp_engine_open_descriptors(struct rp_engine *engine, struct rp_error *error)
     if (code < 0)
         return code;
     engine->loop.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    engine->loop.ends_fd = epoll_create1(EPOLL_CLOEXEC);
     engine->loop.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     engine->saving.saver.done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     engine->stream.planner.done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     engine->loop.signal_fd = take_signals(&engine->loop);
-    if (engine->loop.epoll_fd < 0 || engine->loop.wake_fd < 0 || engine->saving.saver.done_fd < 0 ||
-        engine->stream.planner.done_fd < 0 || engine->loop.signal_fd < 0)
+    if (engine->loop.epoll_fd < 0 || engine->loop.ends_fd < 0 || engine->loop.wake_fd < 0 ||
+        engine->saving.saver.done_fd < 0 || engine->stream.planner.done_fd < 0 ||
+        engine->loop.signal_fd < 0)
         return rp_fail(error, -errno, "raise the limit of open files (`ulimit -n`)",
                        "cannot make the engine's descriptors: %s", rp_strerror(-errno));
     enlarge_table(engine->loop.epoll_fd, files.rlim_cur);

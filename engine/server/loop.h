@@ -11,6 +11,13 @@
 RP_MUST_CHECK int rp_engine_open_descriptors(struct rp_engine *engine, struct rp_error *error);
 /** Wake the loop when fd is readable. Closing fd ends it. Returns 0 or -errno. */
 int rp_loop_watch(const struct rp_loop *loop, int fd, enum rp_watch watch, uint32_t index);
+/** Watch for the end of an attached consumer, of its connection or of its process (a pidfd, or as
+ * in peer.h). Closing both ends it. Returns 0 or -errno. */
+int rp_loop_watch_end(const struct rp_loop *loop, int socket_fd, int pidfd, uint32_t index);
+#define RP_ENDED_MAX 64u
+/** Indexes of watched consumers that may have ended; RP_ENDED_MAX: there may be more. An index may
+ * be of an earlier consumer. The time does not depend on the number of living ones. */
+uint32_t rp_loop_ended(const struct rp_loop *loop, uint32_t indexes[RP_ENDED_MAX]);
 /** The next signal that is to end the engine; 0: none has come. The second signal of an engine ends
  * the process here and now; the last checkpoint on disk stays intact. */
 int rp_loop_take_signal(struct rp_loop *loop);

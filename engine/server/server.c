@@ -399,6 +399,7 @@ static void init(struct rp_engine *engine, const struct rp_engine_options *optio
                                  .config = config,
                                  .life.error = error,
                                  .loop.epoll_fd = -1,
+                                 .loop.ends_fd = -1,
                                  .loop.wake_fd = -1,
                                  .loop.signal_fd = -1,
                                  .saving = {.config = config, .saver.done_fd = -1},

@@ -228,7 +228,8 @@ bool rp_engine_close(struct rp_engine *engine)
     rp_checkpoint_dir_close(engine->saving.checkpoints);
     rp_recorder_close(engine->saving.recorder);
     rp_engine_close_connections(engine, true); /* a peer may start an engine at once */
-    int fds[] = {engine->loop.epoll_fd, engine->loop.signal_fd, engine->saving.saver.done_fd};
+    int fds[] = {engine->loop.epoll_fd, engine->loop.ends_fd, engine->loop.signal_fd,
+                 engine->saving.saver.done_fd};
     for (size_t i = 0; i < RP_ARRAY_COUNT(fds); i++)
         if (fds[i] >= 0)
             close(fds[i]);

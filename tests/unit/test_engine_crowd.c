@@ -6,6 +6,8 @@
 #define DOCUMENTS 8000u
 #include "engine_kit.h"
 
+#include <sys/mman.h>
+
 #include "flow/catch_up.h"
 
 #define RETURN 10u /* every sixth rank */
@@ -60,9 +62,42 @@ static void ten_of_64_ranks_return_at_once(void **state)
     forget_checkpoints();
 }
 
+/* The engine's process counts in memory that it shares with the test. */
+static struct rp_a32 *questions;
+
+bool __real_rp_peer_has_ended(int pidfd);
+bool __wrap_rp_peer_has_ended(int pidfd);
+bool __wrap_rp_peer_has_ended(int pidfd)
+{
+    if (questions)
+        rp_a32_add_relaxed(questions, 1);
+    return __real_rp_peer_has_ended(pidfd);
+}
+
+/* An attach is no question to each consumer that is attached already. */
+static void an_attach_costs_the_same_in_a_crowd(void **state)
+{
+    (void)state;
+    static const char *const options[] = {"dp_world_size", "64", "global_batch_size", "128", NULL};
+    questions = mmap(NULL, sizeof *questions, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                     -1, 0);
+    assert_true(questions != MAP_FAILED);
+    struct engine engine = engine_start(options);
+    for (uint32_t r = 0; r < RANKS; r++)
+        clients[r] = trainer(r, NULL, 0);
+    uint32_t asked = rp_a32_load_relaxed(questions);
+    for (uint32_t r = 0; r < RANKS; r++)
+        rp_client_detach(clients[r]);
+    assert_int_equal(engine_end(&engine, SIGTERM), 0);
+    forget_checkpoints();
+    print_message("  %u questions\n", asked);
+    assert_true(asked <= 4 * RANKS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(an_attach_costs_the_same_in_a_crowd, end_newest),
         cmocka_unit_test_teardown(ten_of_64_ranks_return_at_once, end_newest),
     };
     return cmocka_run_group_tests(tests, engine_enter, engine_leave);
