@@ -97,8 +97,8 @@ struct rp_saver {
     uint64_t began_ns;
     bool is_refused;       /* not begun, because the position of a seat is unknown */
     struct rp_far_row far; /* the cut of the save that is due, if the cut is far */
-    void *known_token;     /* the state token of the newest checkpoint; NULL: not known */
-    size_t known_bytes;
+    void *newest_token;    /* the state token of the newest checkpoint; NULL: not known */
+    size_t newest_bytes;
     uint32_t bad_saves;        /* consecutive saves that the disk did not return as written */
     int bad_code;              /* the newest save is one of them; 0: it is not */
     struct rp_error bad_error; /* explains bad_code */
@@ -122,9 +122,9 @@ struct rp_saver {
     /* out: read by the engine once SAVED is reached */
     int code;
     char *path;
-    uint64_t bytes;            /* size of the file that was written */
-    bool already_saved;        /* the newest checkpoint has this very state: no file was written */
-    enum rp_validity left_out; /* the reason to leave contents out: CHANGED, LATE, or NONE */
+    uint64_t bytes;     /* size of the file that was written */
+    bool already_saved; /* the newest checkpoint has this very state: no file was written */
+    enum rp_validity drop_reason; /* of the copied contents: CHANGED or LATE; NONE: kept */
     struct rp_error error;
     /* out: read by the engine once DONE is reached */
     uint64_t copied_ns; /* CLOCK_MONOTONIC: the contents were copied; 0: no contents */

@@ -322,11 +322,11 @@ static json_t *describe_end(const struct rp_engine *engine)
         json_object_set_new(entry, "reason", rp_checkpoint_journal_text(life->error->message));
     if (entry && saving->counts.has_failed)
         json_object_set_new(entry, "not_saved", rp_checkpoint_journal_text(saving->counts.reason));
-    if (!entry || !saver->known_token ||
-        rp_state_info(saver->known_token, saver->known_bytes, &info, NULL) < 0)
+    if (!entry || !saver->newest_token ||
+        rp_state_info(saver->newest_token, saver->newest_bytes, &info, NULL) < 0)
         return entry;
     json_object_set_new(entry, "row", json_integer((json_int_t)info.next_row));
-    set_digest(entry, saver->known_token, saver->known_bytes);
+    set_digest(entry, saver->newest_token, saver->newest_bytes);
     if (saving->newest_path)
         json_object_set_new(entry, "checkpoint",
                             rp_checkpoint_journal_text(rp_path_name(saving->newest_path)));

@@ -392,7 +392,7 @@ static int set_record(struct rp_engine *engine, const struct command *command,
  * command is given again until it is written. */
 static int need_checkpoint(struct rp_engine *engine, struct rp_error *error)
 {
-    if (engine->saving.saver.known_token)
+    if (engine->saving.saver.newest_token)
         return 0;
     rp_saving_want(&engine->saving);
     return rp_fail(error, -RP_E_BUSY, "the run is unchanged; give the command again",

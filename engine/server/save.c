@@ -129,20 +129,20 @@ static int take_state(struct rp_engine *engine, uint64_t cut)
 
 /* Is this the state of the newest checkpoint, as far as this engine knows? The saver's thread
  * checks whether that checkpoint still verifies. */
-static bool is_known_saved(const struct rp_saver *saver)
+static bool is_newest_state(const struct rp_saver *saver)
 {
-    return saver->known_token && saver->known_bytes == saver->token_bytes &&
-           memcmp(saver->known_token, saver->token, saver->token_bytes) == 0;
+    return saver->newest_token && saver->newest_bytes == saver->token_bytes &&
+           memcmp(saver->newest_token, saver->token, saver->token_bytes) == 0;
 }
 
-void rp_saving_know_saved(struct rp_saving *saving, void *token, size_t bytes, const char *path)
+void rp_saving_set_newest(struct rp_saving *saving, void *token, size_t bytes, const char *path)
 {
     char *copy = path ? strdup(path) : NULL;
     free(saving->newest_path);
     saving->newest_path = copy;
-    free(saving->saver.known_token);
-    saving->saver.known_token = token;
-    saving->saver.known_bytes = token ? bytes : 0;
+    free(saving->saver.newest_token);
+    saving->saver.newest_token = token;
+    saving->saver.newest_bytes = token ? bytes : 0;
 }
 
 /* A consumer whose position is unknown may request any batch again. */
@@ -191,7 +191,7 @@ static int start_saver(struct rp_engine *engine, uint64_t consumed)
     /* after a change of a file, tokens that were read before it was noticed may be wrong */
     bool is_doubtful = engine->life.code == -RP_E_CHANGED;
     bool has_contents = engine->config->checkpoint_contents && !is_doubtful &&
-                        !is_known_saved(saver);
+                        !is_newest_state(saver);
     saver->state = has_contents ? RP_SAVER_COPYING : RP_SAVER_COPIED;
     if (saver->state == RP_SAVER_COPYING) {
         rp_flow_hold(engine->delivery.flow, consumed);
@@ -217,7 +217,7 @@ static int start_saver(struct rp_engine *engine, uint64_t consumed)
 /* Why a checkpoint has no contents. */
 static const char *reason_of(const struct rp_saver *saver)
 {
-    return saver->left_out == RP_VALIDITY_LATE
+    return saver->drop_reason == RP_VALIDITY_LATE
                ? "without contents, because the disk of the token files does not answer"
                : "without contents, because a token file has changed";
 }
@@ -227,7 +227,7 @@ static void answer_requesters(struct rp_engine *engine)
 {
     struct rp_saver *saver = &engine->saving.saver;
     char text[RP_ENGINE_TEXT_BYTES], *note = NULL;
-    if (saver->code == 0 && saver->left_out && !saver->already_saved)
+    if (saver->code == 0 && saver->drop_reason && !saver->already_saved)
         note = rp_asprintf("%s\n%s", saver->path, reason_of(saver));
     rp_engine_error_text(&saver->error, text);
     const char *answer = saver->code < 0 ? text : note ? note : saver->path;
@@ -276,7 +276,7 @@ static void log_save(const struct rp_saver *saver, bool continues)
     if (saver->code == 0 && saver->already_saved)
         rp_log_event(RP_EVENT_save_not_needed, "no new rows to save: %s has row %" PRIu64,
                      saver->path, saver->info.next_row);
-    else if (saver->code == 0 && saver->left_out)
+    else if (saver->code == 0 && saver->drop_reason)
         rp_log_event(RP_EVENT_saved_without_contents, "saved %s: row %" PRIu64 ", %s", saver->path,
                      saver->info.next_row, reason_of(saver));
     else if (saver->code == 0)
@@ -298,7 +298,7 @@ static void report_save(struct rp_engine *engine)
     log_save(saver, rp_life_is_running(life));
     if (saver->code == 0) {
         rp_recorder_note(engine->saving.recorder, saver->info.next_row);
-        rp_saving_know_saved(&engine->saving, saver->token, saver->token_bytes, saver->path);
+        rp_saving_set_newest(&engine->saving, saver->token, saver->token_bytes, saver->path);
         saver->token = NULL;
     }
     if (saver->is_refused) /* the save before this one remains the last */
@@ -317,6 +317,15 @@ static void forget_save(struct rp_saver *saver)
     saver->token = NULL;
     saver->sources = NULL;
     saver->source_count = 0;
+}
+
+/* The peers that requested a checkpoint get the result of the save that begins now. */
+static void take_requests(const struct rp_peers *peers)
+{
+    struct rp_connection *connection;
+    for (uint32_t i = 0; (connection = rp_peers_next(peers, &i));)
+        if (connection->awaits == RP_AWAITS_NEXT_SAVE)
+            connection->awaits = RP_AWAITS_SAVE;
 }
 
 /* Returns true if a checkpoint was begun, or failed at once and was reported; false if it has to be
@@ -343,10 +352,7 @@ static bool begin_save(struct rp_engine *engine)
         return false;
     }
     rp_far_row_forget(&engine->stream.planner, &saver->far);
-    struct rp_connection *connection;
-    for (uint32_t i = 0; (connection = rp_peers_next(&engine->peers, &i));)
-        if (connection->awaits == RP_AWAITS_NEXT_SAVE)
-            connection->awaits = RP_AWAITS_SAVE;
+    take_requests(&engine->peers);
     if (code > 0)
         code = start_saver(engine, consumed);
     if (code < 0) { /* else the saver's thread has these fields from now on */
@@ -439,7 +445,7 @@ static void finish_read_back(struct rp_engine *engine)
     bool again = ++saver->bad_saves < BAD_SAVES_MAX;
     rp_log_event(RP_EVENT_save_not_trusted, "%s; the checkpoint was saved and cannot be trusted%s",
                  saver->bad_error.message, again ? ": saving again" : "");
-    rp_saving_know_saved(&engine->saving, NULL, 0, NULL);
+    rp_saving_set_newest(&engine->saving, NULL, 0, NULL);
     if (again) {
         rp_saving_want(&engine->saving);
         return;

@@ -26,7 +26,7 @@ void rp_engine_continue_save(struct rp_engine *engine);
 /** The newest checkpoint of the directory, at `path`, has this state token, which the engine owns
  * from now on; NULL: it is not known. A save of the same state copies no contents: it only checks
  * whether that checkpoint still verifies, and writes one without contents if not. */
-void rp_saving_know_saved(struct rp_saving *saving, void *token, size_t bytes, const char *path);
+void rp_saving_set_newest(struct rp_saving *saving, void *token, size_t bytes, const char *path);
 /** Wait until a save under way has copied its contents from shared memory. To be called before
  * that memory changes. */
 void rp_engine_finish_copy(struct rp_engine *engine);

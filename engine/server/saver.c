@@ -9,7 +9,8 @@
  * Invariants:
  *
  *   - The collector never uses the disk.
- *   - While the collector runs, no other thread touches the sources, `bytes`, `count` and `shown`.
+ *   - While the collector runs, no other thread touches the sources, `bytes`, `count` and
+ *     `added_bytes`.
  *   - The copy may end early, since contents may be incomplete, or be dropped because token files
  *     have changed. The write then fails with -RP_E_STOPPED, and the saver's thread joins the
  *     collector and writes the checkpoint again, with the sources that were copied.
@@ -52,7 +53,7 @@ struct contents_copy {
     size_t bytes_wanted, bytes; /* sums over all sources, and over the copied ones */
     uint64_t end_row_wanted;    /* after the last row of all sources */
     size_t count;               /* copied sources */
-    size_t shown;               /* bytes of the copy that are added to the section */
+    size_t added_bytes;         /* the first bytes of the copy, which are added to the section */
     struct rp_growing_section *section;
 };
 
@@ -113,9 +114,9 @@ static void copy_sources(struct contents_copy *copy)
     while (copy->count < saver->source_count && copy_source(copy, &saver->sources[copy->count])) {
         copy->count++;
         bool is_last = copy->count == saver->source_count;
-        if (copy->section && !is_last && copy->bytes - copy->shown >= GROWTH_BYTES) {
-            rp_growing_section_add(copy->section, copy->bytes - copy->shown);
-            copy->shown = copy->bytes;
+        if (copy->section && !is_last && copy->bytes - copy->added_bytes >= GROWTH_BYTES) {
+            rp_growing_section_add(copy->section, copy->bytes - copy->added_bytes);
+            copy->added_bytes = copy->bytes;
         }
     }
 }
@@ -135,7 +136,7 @@ static void judge_copy(struct contents_copy *copy)
     }
     enum rp_validity validity = (enum rp_validity)rp_a32_load_relaxed(&saver->validity);
     if (validity != RP_VALIDITY_UNCHANGED) {
-        saver->left_out = validity;
+        saver->drop_reason = validity;
         copy->count = copy->bytes = 0;
     }
 }
@@ -164,8 +165,8 @@ static void copy_contents(struct contents_copy *copy)
         judge_copy(copy);
     if (!copy->section)
         return;
-    if (copy->bytes > copy->shown)
-        rp_growing_section_add(copy->section, copy->bytes - copy->shown);
+    if (copy->bytes > copy->added_bytes)
+        rp_growing_section_add(copy->section, copy->bytes - copy->added_bytes);
     rp_growing_section_end(copy->section);
 }
 
@@ -267,7 +268,7 @@ static void write_once_copied(const struct contents_copy *copy)
 static bool save(struct rp_saver *saver)
 {
     struct contents_copy copy = {.saver = saver};
-    saver->left_out = RP_VALIDITY_NONE;
+    saver->drop_reason = RP_VALIDITY_NONE;
     open_copy(&copy);
     if (copy.way != WHILE_COPIED)
         copy_contents(&copy);

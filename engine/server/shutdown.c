@@ -233,7 +233,7 @@ bool rp_engine_close(struct rp_engine *engine)
     for (size_t i = 0; i < RP_ARRAY_COUNT(fds); i++)
         if (fds[i] >= 0)
             close(fds[i]);
-    rp_saving_know_saved(&engine->saving, NULL, 0, NULL);
+    rp_saving_set_newest(&engine->saving, NULL, 0, NULL);
     rp_give_pages(engine->saving.saver.pages, engine->saving.saver.page_bytes);
     free(engine->saving.checkpoint_path);
     free(engine->saving.started_from);

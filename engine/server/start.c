@@ -416,13 +416,13 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
 
 /* The start state is the newest checkpoint's: a save that is made before any progress finds it
  * unchanged. Without memory for the state, that save takes longer. */
-static void know_start_state(struct rp_engine *engine)
+static void set_newest_state(struct rp_engine *engine)
 {
     struct rp_stream *stream = &engine->stream;
     void *token = rp_calloc(1, stream->start_bytes);
     if (token)
         memcpy(token, stream->start_state, stream->start_bytes);
-    rp_saving_know_saved(&engine->saving, token, stream->start_bytes, engine->saving.started_from);
+    rp_saving_set_newest(&engine->saving, token, stream->start_bytes, engine->saving.started_from);
 }
 
 static int finish_trial(void *checkpoints, struct rp_error *error)
@@ -467,7 +467,7 @@ int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error)
     if (code >= 0 && !checkpoint && !engine->options->state)
         rp_gain_log_start(&engine->stream.gain_log, engine->config, engine->stream.corpus);
     if (code >= 0 && checkpoint && engine->saving.saved_row == engine->stream.start_row)
-        know_start_state(engine);
+        set_newest_state(engine);
     if (engine->stream.contents)
         engine->stream.resumed = checkpoint;
     else
