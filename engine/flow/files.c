@@ -21,13 +21,13 @@ int rp_files_open(struct rp_files *files, const struct rp_flow_options *options,
                                .method = options->method,
                                .cache = options->cache,
                                .files = rp_calloc(count, sizeof(struct rp_file)),
-                               .watched = rp_calloc(count, sizeof(uint32_t)),
+                               .to_revalidate = rp_calloc(count, sizeof(uint32_t)),
                                .has_objects = rp_corpus_first_object(options->corpus) != NULL,
                                .o_direct = options->o_direct,
                                .verify_blocks = options->verify_blocks};
-    if (!files->files || !files->watched) {
+    if (!files->files || !files->to_revalidate) {
         free(files->files);
-        free(files->watched);
+        free(files->to_revalidate);
         files->files = NULL;
         return rp_fail(error, -ENOMEM, NULL, "out of memory for a table of %u token files", count);
     }
@@ -81,9 +81,9 @@ void rp_files_close(struct rp_files *files)
         close_object(files, at - 1);
     rp_descriptors_close(&files->descriptors);
     free(files->files);
-    free(files->watched);
+    free(files->to_revalidate);
     files->files = NULL;
-    files->watched = NULL;
+    files->to_revalidate = NULL;
 }
 
 /* Check a file that was opened. A file whose blocks are compared is judged by content: only its
@@ -223,7 +223,7 @@ int rp_files_get_open(struct rp_files *files, uint32_t shard, uint64_t retired, 
     if (rp_descriptors_are_used_up(&files->descriptors, &other, ticket)) {
         if (*ticket > retired)
             return RP_FILES_WAIT;
-        int code = files->files[other].is_watched ? check_unchanged(files, other, error) : 0;
+        int code = files->files[other].is_to_revalidate ? check_unchanged(files, other, error) : 0;
         if (code < 0)
             return code;
         rp_descriptors_remove(&files->descriptors, other);
@@ -257,33 +257,34 @@ void rp_files_note_taken(struct rp_files *files, uint32_t shard, uint64_t ticket
         return;
     if (!file->checked)
         add(&files->unverified_bytes, bytes);
-    RP_DASSERT(file->is_watched || files->watched_count < rp_corpus_data_count(files->corpus));
-    if (!file->is_watched)
-        files->watched[files->watched_count++] = shard;
-    file->is_watched = true;
+    RP_DASSERT(file->is_to_revalidate ||
+               files->to_revalidate_count < rp_corpus_data_count(files->corpus));
+    if (!file->is_to_revalidate)
+        files->to_revalidate[files->to_revalidate_count++] = shard;
+    file->is_to_revalidate = true;
     file->last_ticket = ticket;
 }
 
 void rp_files_restart(struct rp_files *files)
 {
-    for (uint32_t i = 0; i < files->watched_count; i++)
-        files->files[files->watched[i]].last_ticket = 0;
+    for (uint32_t i = 0; i < files->to_revalidate_count; i++)
+        files->files[files->to_revalidate[i]].last_ticket = 0;
 }
 
 int rp_files_revalidate(struct rp_files *files, uint64_t retired, struct rp_error *error)
 {
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < files->watched_count; i++) {
-        uint32_t shard = files->watched[i];
+    for (uint32_t i = 0; i < files->to_revalidate_count; i++) {
+        uint32_t shard = files->to_revalidate[i];
         struct rp_file *file = &files->files[shard];
         int code = check_unchanged(files, shard, error);
         if (code < 0)
             return code;
-        file->is_watched = file->is_open && file->last_ticket >= retired;
-        if (file->is_watched)
-            files->watched[kept++] = shard;
+        file->is_to_revalidate = file->is_open && file->last_ticket >= retired;
+        if (file->is_to_revalidate)
+            files->to_revalidate[kept++] = shard;
     }
-    files->watched_count = kept;
+    files->to_revalidate_count = kept;
     return 0;
 }
 

@@ -47,8 +47,8 @@ struct rp_file {
     uint32_t known_alignment;
     bool is_known;         /* `stamp` is set: the file has been open */
     struct rp_stamp stamp; /* the file's, when it was opened */
-    bool is_watched;       /* it is in rp_files.watched */
-    uint64_t last_ticket;  /* the last ticket that uses a watched file */
+    bool is_to_revalidate; /* it is in rp_files.to_revalidate */
+    uint64_t last_ticket;  /* while it is there: the last ticket that uses it */
 };
 
 struct rp_files {
@@ -64,7 +64,7 @@ struct rp_files {
     bool adapts;       /* the read mode is chosen for each stretch */
     struct rp_residency residency;
     /* Files without hashes whose tokens were used since they were last checked. */
-    uint32_t *watched, watched_count;
+    uint32_t *to_revalidate, to_revalidate_count;
     /* Writer: dispatch. Part of rp_flow_counts. */
     struct rp_a64 taken_bytes, unverified_bytes;
     struct rp_a64 buffered_bytes, direct_bytes; /* shares of taken_bytes; the rest was mapped */
