@@ -10,30 +10,30 @@
 #define NAME "ringpack-prefetch"
 
 /* Offsets of the parts; the words come first. */
-struct places {
+struct offsets {
     uint64_t free_until, pack_from, tickets, states, side_places, data, end;
 };
 
-static struct places find_places(const struct rp_arena_sizes *sizes)
+static struct offsets find_offsets(const struct rp_arena_sizes *sizes)
 {
     uint64_t stride = sizeof(struct rp_state_slot) + rp_align_up(sizes->state_bytes, 64);
     uint64_t words = sizes->ring_count * sizeof(struct rp_a64);
-    struct places p;
-    p.free_until = rp_align_up(sizeof(struct rp_arena_words), 128);
-    p.pack_from = rp_align_up(p.free_until + words, 128);
-    p.tickets = rp_align_up(p.pack_from + words, 4096);
-    p.states = rp_align_up(p.tickets + sizes->slot_count * sizeof(struct rp_ticket), 4096);
-    p.side_places = rp_align_up(p.states + sizes->state_count * stride, 64);
+    struct offsets at;
+    at.free_until = rp_align_up(sizeof(struct rp_arena_words), 128);
+    at.pack_from = rp_align_up(at.free_until + words, 128);
+    at.tickets = rp_align_up(at.pack_from + words, 4096);
+    at.states = rp_align_up(at.tickets + sizes->slot_count * sizeof(struct rp_ticket), 4096);
+    at.side_places = rp_align_up(at.states + sizes->state_count * stride, 64);
     uint64_t transfers = (uint64_t)sizes->slot_count * RP_TICKET_TRANSFERS_MAX;
-    p.data = rp_align_up(
-        p.side_places + transfers * sizes->side_count * sizeof(struct rp_side_place), HUGE_BYTES);
-    p.end = p.data + sizes->data_bytes;
-    return p;
+    at.data = rp_align_up(
+        at.side_places + transfers * sizes->side_count * sizeof(struct rp_side_place), HUGE_BYTES);
+    at.end = at.data + sizes->data_bytes;
+    return at;
 }
 
 uint64_t rp_arena_bytes(const struct rp_arena_sizes *sizes)
 {
-    return rp_align_up(find_places(sizes).end, HUGE_BYTES);
+    return rp_align_up(find_offsets(sizes).end, HUGE_BYTES);
 }
 
 int rp_arena_create(struct rp_arena *arena, bool is_private, const struct rp_arena_sizes *sizes,
@@ -49,20 +49,20 @@ int rp_arena_create(struct rp_arena *arena, bool is_private, const struct rp_are
                                .data_bytes = sizes->data_bytes,
                                .state_bytes = rp_align_up(sizes->state_bytes, 64),
                                .prefaulted.value = !is_private};
-    struct places p = find_places(sizes);
-    int code = is_private ? rp_segment_create_private(&arena->segment, NAME, p.end, error)
-                          : rp_segment_create(&arena->segment, NAME, p.end, true, error);
+    struct offsets at = find_offsets(sizes);
+    int code = is_private ? rp_segment_create_private(&arena->segment, NAME, at.end, error)
+                          : rp_segment_create(&arena->segment, NAME, at.end, true, error);
     if (code < 0)
         return code;
-    RP_ASSERT(p.end <= arena->segment.bytes);
+    RP_ASSERT(at.end <= arena->segment.bytes);
     uint8_t *memory = arena->segment.data;
     arena->words = (struct rp_arena_words *)(void *)memory;
-    arena->free_until = (struct rp_a64 *)(void *)(memory + p.free_until);
-    arena->pack_from = (struct rp_a64 *)(void *)(memory + p.pack_from);
-    arena->tickets = (struct rp_ticket *)(void *)(memory + p.tickets);
-    arena->states = memory + p.states;
-    arena->side_places = (struct rp_side_place *)(void *)(memory + p.side_places);
-    arena->data = memory + p.data;
+    arena->free_until = (struct rp_a64 *)(void *)(memory + at.free_until);
+    arena->pack_from = (struct rp_a64 *)(void *)(memory + at.pack_from);
+    arena->tickets = (struct rp_ticket *)(void *)(memory + at.tickets);
+    arena->states = memory + at.states;
+    arena->side_places = (struct rp_side_place *)(void *)(memory + at.side_places);
+    arena->data = memory + at.data;
     return 0;
 }
 

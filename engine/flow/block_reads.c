@@ -255,7 +255,7 @@ void rp_block_reads_defer(struct rp_block_reads *b)
     next_pair(b);
 }
 
-bool rp_block_reads_is_wanted(const struct rp_block_reads *b)
+bool rp_block_reads_is_in_window(const struct rp_block_reads *b)
 {
     return b->ahead[b->pair] < b->at[b->pair].window + b->blocks.window;
 }

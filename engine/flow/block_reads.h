@@ -41,7 +41,7 @@ bool rp_block_reads_take_column(const struct rp_corpus *corpus, uint32_t c);
 struct rp_block_read {
     uint32_t source, shard;
     bool past_cache; /* as in struct rp_read */
-    bool is_wanted;  /* it is worth a second read, into the page cache */
+    bool is_wanted;  /* in the page cache: it is worth a second read (residency.h) */
     uint64_t number; /* the block's number in its source */
     uint64_t epoch;  /* the epoch that uses the block; the next epoch needs another read of it */
     uint64_t region, ticket;
@@ -99,7 +99,7 @@ void rp_block_reads_take(struct rp_block_reads *b);
 void rp_block_reads_defer(struct rp_block_reads *b);
 /** Does the block found belong to the window of the rows that are dispatched? The caller then waits
  * for room, because without the block each of its documents would cost a read. */
-bool rp_block_reads_is_wanted(const struct rp_block_reads *b);
+bool rp_block_reads_is_in_window(const struct rp_block_reads *b);
 /** Write the plan's positions into at[pair_count]. To be called twice for the rows of a
  * micro-batch: before they are planned for their windows, and after it (is_end) for their
  * positions. */

@@ -12,32 +12,32 @@
 #endif
 #define CATCH_UP_FILES 256u /* open at a time, if the descriptor limit allows it */
 
-static uint32_t catch_up_descriptors(const struct rp_flow_options *flow)
+static uint32_t catch_up_descriptors(const struct rp_flow_options *main)
 {
-    uint64_t own = 2 * (uint64_t)rp_corpus_data_count(flow->corpus); /* direct and buffered */
-    uint64_t all = flow->other_descriptors + own + RP_CATCH_UPS_MAX * CATCH_UP_FILES;
+    uint64_t own = 2 * (uint64_t)rp_corpus_data_count(main->corpus); /* direct and buffered */
+    uint64_t all = main->other_descriptors + own + RP_CATCH_UPS_MAX * CATCH_UP_FILES;
     return rp_descriptors_allow(all) ? CATCH_UP_FILES : RP_DESCRIPTORS_MIN;
 }
 
-static struct rp_flow_options catch_up_options(const struct rp_flow_options *flow, uint32_t ring)
+static struct rp_flow_options catch_up_options(const struct rp_flow_options *main, uint32_t ring)
 {
-    struct rp_flow_options options = *flow;
+    struct rp_flow_options options = *main;
     RP_ASSERT(ring < options.rank_count && options.rank_count > 1);
     options.readers = options.packers = 1;
     options.packer_processes = options.mapped = options.adapts = false;
     options.rank_first += ring;
     options.rank_count = 1;
     options.prefetch_bytes = CATCH_UP_BYTES;
-    options.descriptors_max = catch_up_descriptors(flow);
+    options.descriptors_max = catch_up_descriptors(main);
     options.next_use = NULL; /* it rereads bytes that the flow has read */
     return options;
 }
 
-uint64_t rp_flow_catch_up_memory_bytes(const struct rp_flow_options *flow)
+uint64_t rp_flow_catch_up_memory_bytes(const struct rp_flow_options *main)
 {
-    if (flow->rank_count == 1)
+    if (main->rank_count == 1)
         return 0;
-    struct rp_flow_options options = catch_up_options(flow, 0);
+    struct rp_flow_options options = catch_up_options(main, 0);
     return rp_flow_memory_bytes(&options, false);
 }
 

@@ -57,7 +57,7 @@ static inline uint32_t rp_flow_catch_ups_max(uint32_t rank_count)
 /** Private memory of one catch-up flow of a flow with these options, whose packer is a thread; 0 if
  * there is one ring, which cannot fall behind others. Reads the options that rp_flow_memory_bytes
  * reads. */
-uint64_t rp_flow_catch_up_memory_bytes(const struct rp_flow_options *flow);
+uint64_t rp_flow_catch_up_memory_bytes(const struct rp_flow_options *main);
 
 /** Make the flow of a ring that is far behind, without starting it. If it is never started, the
  * caller closes it. */

@@ -56,7 +56,7 @@ static bool next_due(struct rp_reads *reads, const struct rp_plan *plan,
 }
 
 /* The part is read, or never will be as a block: move to the documents after it. */
-static void skip_part(struct rp_reads *reads, const struct due *due)
+static void advance_part(struct rp_reads *reads, const struct due *due)
 {
     reads->rest = due->block;
     reads->next_side = 0;
@@ -68,10 +68,10 @@ static void skip_part(struct rp_reads *reads, const struct due *due)
 
 /* The tokens or the column `next_side` of the part are read, or never will be as a block: move to
  * its next column or, after the last one, to the documents after it. */
-static void skip_side(struct rp_reads *reads, const struct due *due)
+static void advance_side(struct rp_reads *reads, const struct due *due)
 {
     if (reads->next_side == rp_corpus_sides(reads->options->corpus)->count) {
-        skip_part(reads, due);
+        advance_part(reads, due);
         return;
     }
     reads->rest = due->block;
@@ -137,15 +137,15 @@ static bool find_block(struct rp_reads *reads, const struct rp_plan *plan,
             reads->reads_alone = lacks_blocks(&reads->block_reads);
             return true;
         case MAPPED:
-            skip_side(reads, due);
+            advance_side(reads, due);
             break;
         case BY_DOCUMENT:
             if (reads->next_side > 0) {
-                skip_side(reads, due);
+                advance_side(reads, due);
                 break;
             }
             due->part.documents = due->block.documents; /* all of it, and no column */
-            skip_part(reads, due);
+            advance_part(reads, due);
             reads->reads_alone = true;
             return false;
         }
@@ -168,12 +168,12 @@ enum rp_reads_block rp_reads_next_block(struct rp_reads *reads, const struct rp_
     block_read->ticket = number;
     if (!rp_data_ring_take(&reads->data_ring, due.bytes, RP_BLOCK_BYTES, number, false,
                            retired(reads), &data_offset)) {
-        bool is_wanted = rp_block_reads_is_wanted(&reads->block_reads);
+        bool is_in_window = rp_block_reads_is_in_window(&reads->block_reads);
         if (reads->rest.documents == 0)
             rp_block_reads_defer(&reads->block_reads);
-        return is_wanted ? RP_READS_BLOCK_WAITS : RP_READS_NO_BLOCK;
+        return is_in_window ? RP_READS_BLOCK_WAITS : RP_READS_NO_BLOCK;
     }
-    skip_side(reads, &due);
+    advance_side(reads, &due);
     for (uint32_t i = 0; i < block_read->run_count; i++)
         block_read->runs[i].data_offset += data_offset;
     rp_files_pin(reads->files, block_read->shard, number);
