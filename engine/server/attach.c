@@ -165,7 +165,7 @@ static struct rp_row_state welcome_state(struct rp_engine *engine, uint64_t batc
     return state;
 }
 
-/* A trainer that sends a token need not name a row. */
+/* A trainer that sends a token need not name a row: the token's row is the requested one. */
 static int take_row_of_token(struct rp_request *request, const void *token, struct rp_error *error)
 {
     struct rp_state_info info;
@@ -229,7 +229,8 @@ static int welcome(struct rp_engine *engine, const struct rp_connection *connect
     return code;
 }
 
-static void drain_doorbells(struct rp_engine *engine, struct rp_connection *connection)
+/* Read the doorbells of a consumer, and close the connection if it has ended. */
+static void serve_doorbells(struct rp_engine *engine, struct rp_connection *connection)
 {
     char doorbell[64]; /* its bytes have no meaning: the loop, now awake, reads the release words */
     ssize_t got = 1;
@@ -258,7 +259,7 @@ static void reap_dead_connections(struct rp_engine *engine)
         for (uint32_t i = 0; i < count; i++) {
             struct rp_connection *connection = &engine->peers.connections[ended[i]];
             if (connection->fd >= 0 && connection->seat)
-                drain_doorbells(engine, connection);
+                serve_doorbells(engine, connection);
             if (outlives_its_consumer(connection)) {
                 rp_engine_close_connection(engine, connection);
                 rp_engine_check_seats(engine);
@@ -351,19 +352,30 @@ static int check_header(const struct rp_config *config, const struct rp_request 
 static int check_kind(const struct rp_engine *engine, const struct rp_request *request,
                       uint64_t body_bytes, struct rp_error *error)
 {
-    bool is_attach = request->kind == RP_REQUEST_ATTACH;
-    bool is_checkpoint = request->kind == RP_REQUEST_CHECKPOINT;
-    bool is_locate = request->kind == RP_REQUEST_LOCATE;
     bool is_whole = (uint64_t)request->state_bytes + request->contract_bytes == body_bytes;
-    if (is_checkpoint && rp_life_is_ending(&engine->life) && !rp_engine_may_save(engine))
-        return rp_fail(error, -RP_E_BUSY, NULL, "the engine is stopping"); /* the last save began */
-    if (request->kind == RP_REQUEST_STAT || request->kind == RP_REQUEST_STOP ||
-        (is_attach && is_whole) || (is_checkpoint && rp_engine_may_save(engine)) ||
-        ((is_locate || request->kind == RP_REQUEST_WEIGHTS) && is_whole &&
-         request->contract_bytes == 0))
-        return 0;
-    return rp_fail(error, -RP_E_USAGE, "a checkpoint needs checkpoint_dir in the engine's config",
-                   "the engine does not know this request (%u)", request->kind);
+    bool can_serve = false;
+    switch ((enum rp_request_kind)request->kind) {
+    case RP_REQUEST_STAT:
+    case RP_REQUEST_STOP:
+        can_serve = true;
+        break;
+    case RP_REQUEST_ATTACH:
+        can_serve = is_whole;
+        break;
+    case RP_REQUEST_LOCATE:
+    case RP_REQUEST_WEIGHTS:
+        can_serve = is_whole && request->contract_bytes == 0;
+        break;
+    case RP_REQUEST_CHECKPOINT:
+        can_serve = rp_engine_may_save(engine);
+        if (!can_serve && rp_life_is_ending(&engine->life)) /* the last save has begun */
+            return rp_fail(error, -RP_E_BUSY, NULL, "the engine is stopping");
+        break;
+    }
+    return can_serve ? 0
+                     : rp_fail(error, -RP_E_USAGE,
+                               "a checkpoint needs checkpoint_dir in the engine's config",
+                               "the engine does not know this request (%u)", request->kind);
 }
 
 static void serve_request(struct rp_engine *engine, struct rp_connection *connection,
@@ -436,7 +448,7 @@ void rp_engine_serve_connection(struct rp_engine *engine, struct rp_connection *
     int fds[2];
     RP_ASSERT(connection->fd >= 0);
     if (connection->seat) {
-        drain_doorbells(engine, connection);
+        serve_doorbells(engine, connection);
         return;
     }
     uint8_t *message;

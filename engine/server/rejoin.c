@@ -127,6 +127,16 @@ static struct rp_rejoin_facts facts_of(struct rp_engine *engine, const struct at
     };
 }
 
+static int fail_not_numbered(const struct rp_numbering *numbering, uint64_t row,
+                             struct rp_error *error)
+{
+    return rp_fail(error, -RP_E_BUSY, "let all ranks resume from one row: detach the others first",
+                   "row %" PRIu64 " does not begin a micro-batch, as the attached ranks count them "
+                   "(base row %" PRIu64 ", %" PRIu64 " rows each)",
+                   row, rp_numbering_base(numbering),
+                   rp_numbering_of_row(numbering, row)->batch_rows);
+}
+
 static int refuse(const struct rp_engine *engine, const struct rp_placement *placement,
                   struct rp_error *error)
 {
@@ -141,18 +151,13 @@ static int refuse(const struct rp_engine *engine, const struct rp_placement *pla
                        " is of a stream whose weights or num_epochs change at another row than in "
                        "the stream that the other ranks read",
                        placement->row);
-    case RP_REFUSAL_NONE:
-        RP_ASSERT(false);
-        break;
     case RP_REFUSAL_NOT_NUMBERED:
+        return fail_not_numbered(&engine->delivery.numbering, placement->row, error);
+    case RP_REFUSAL_NONE:
         break;
     }
-    const struct rp_numbering *numbering = &engine->delivery.numbering;
-    return rp_fail(error, -RP_E_BUSY, "let all ranks resume from one row: detach the others first",
-                   "row %" PRIu64 " does not begin a micro-batch, as the attached ranks count them "
-                   "(base row %" PRIu64 ", %" PRIu64 " rows each)",
-                   placement->row, rp_numbering_base(numbering),
-                   rp_numbering_of_row(numbering, placement->row)->batch_rows);
+    RP_ASSERT(false);
+    return -RP_E_BUSY;
 }
 
 /* ---- actions --------------------------------------------------------------------------------- */
