@@ -91,7 +91,7 @@ void rp_delivery_close_cache(struct rp_delivery *delivery)
     rp_next_use_close(&delivery->next_use);
 }
 
-void rp_delivery_add_cache(json_t *object, const struct rp_delivery *delivery)
+void rp_stat_add_cache(json_t *object, const struct rp_delivery *delivery)
 {
     struct rp_cache_counts c;
     if (!delivery->cache)

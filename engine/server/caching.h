@@ -15,6 +15,6 @@ RP_MUST_CHECK int rp_engine_open_cache(struct rp_engine *engine, struct rp_error
 void rp_delivery_close_cache(struct rp_delivery *delivery);
 
 /** Add stat's keys of the cache, if one is open. */
-void rp_delivery_add_cache(json_t *object, const struct rp_delivery *delivery);
+void rp_stat_add_cache(json_t *object, const struct rp_delivery *delivery);
 
 #endif

@@ -231,13 +231,14 @@ struct rp_delivery {
     struct rp_sums *steps; /* sums of steps, for all flows */
     enum rp_delivery_state state;
     struct rp_io_chosen io;
-    bool o_direct;                    /* files are read with O_DIRECT at the start */
-    struct rp_cache *cache;           /* holds objects of stores; NULL = none */
-    struct rp_next_use next_use;      /* distances for the cache */
-    struct rp_prefill *prefill;       /* fills the cache; NULL = none */
-    uint64_t published, published_ns; /* the sum of all tails, and since when it has been that */
-    bool skipping_absent;             /* a seat was skipped since the last attach */
-    bool is_to_rewind;                /* the next consumer of this repeated stream begins a pass */
+    bool o_direct;               /* files are read with O_DIRECT at the start */
+    struct rp_cache *cache;      /* holds objects of stores; NULL = none */
+    struct rp_next_use next_use; /* distances for the cache */
+    struct rp_prefill *prefill;  /* fills the cache; NULL = none */
+    uint64_t tail_sum,
+        tail_sum_ns;      /* the sum of all tails; since when a consumer has waited at it */
+    bool skipping_absent; /* a seat was skipped since the last attach */
+    bool is_to_rewind;    /* the next consumer of this repeated stream begins a pass */
 };
 
 static inline bool rp_delivery_runs(const struct rp_delivery *delivery)

@@ -131,7 +131,7 @@ static void free_journal(struct rp_side_thread *side)
 }
 
 /* Give an entry to the thread, which is started if it does not run. */
-static void queue(struct rp_engine_journal *journal, json_t *entry)
+static void enqueue(struct rp_engine_journal *journal, json_t *entry)
 {
     if (!journal->thread_runs)
         journal->thread_runs = rp_side_thread_start(&journal->side) == 0;
@@ -256,8 +256,8 @@ void rp_engine_journal_rollback(struct rp_engine *engine, uint64_t row)
 {
     bool is_start = engine->delivery.rollback_epoch == 1 && row == engine->stream.start_row;
     if (engine->saving.journal && !is_start)
-        queue(engine->saving.journal,
-              json_pack("{s:s, s:I}", "event", "rolled_back", "row", (json_int_t)row));
+        enqueue(engine->saving.journal,
+                json_pack("{s:s, s:I}", "event", "rolled_back", "row", (json_int_t)row));
 }
 
 struct search {
@@ -300,8 +300,8 @@ int rp_engine_journal_record(struct rp_engine *engine, uint64_t row, bool is_doc
 void rp_saving_journal_failure(struct rp_saving *saving, const struct rp_error *error)
 {
     if (saving->journal)
-        queue(saving->journal, json_pack("{s:s, s:o}", "event", "save_failed", "reason",
-                                         rp_checkpoint_journal_text(error->message)));
+        enqueue(saving->journal, json_pack("{s:s, s:o}", "event", "save_failed", "reason",
+                                           rp_checkpoint_journal_text(error->message)));
 }
 
 static json_t *describe_end(const struct rp_engine *engine)
@@ -339,7 +339,7 @@ void rp_engine_journal_close(struct rp_engine *engine)
     if (!journal)
         return;
     engine->saving.journal = NULL;
-    queue(journal, describe_end(engine));
+    enqueue(journal, describe_end(engine));
     if (!journal->thread_runs)
         free_journal(&journal->side);
     else if (!rp_side_thread_end(&journal->side, CLOSE_NS))

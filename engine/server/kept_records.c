@@ -179,7 +179,7 @@ int rp_engine_append_records(struct rp_engine *engine, const struct rp_records_a
     return code;
 }
 
-int rp_engine_describe(struct rp_engine *engine, struct rp_error *error)
+int rp_engine_set_contract(struct rp_engine *engine, struct rp_error *error)
 {
     struct rp_stream *stream = &engine->stream;
     char *text;

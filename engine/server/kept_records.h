@@ -40,6 +40,6 @@ const struct rp_record *rp_engine_records_of(const struct rp_engine *engine,
                                              struct rp_contract *contract);
 
 /** Set the contract and the identity of the stream from the engine's plan. */
-RP_MUST_CHECK int rp_engine_describe(struct rp_engine *engine, struct rp_error *error);
+RP_MUST_CHECK int rp_engine_set_contract(struct rp_engine *engine, struct rp_error *error);
 
 #endif

@@ -346,7 +346,7 @@ static int apply(struct rp_engine *engine, struct rp_grown *grown, struct rp_err
     if (code >= 0)
         code = rp_engine_share_calendar(stream, error);
     if (code >= 0)
-        code = rp_engine_describe(engine, error);
+        code = rp_engine_set_contract(engine, error);
     rp_flow_forget_states_after(engine->delivery.flow, published);
     rp_sums_forget_from(engine->delivery.steps,
                         rp_delivery_row(&engine->delivery, begun_end(&engine->delivery)));

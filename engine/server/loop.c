@@ -116,7 +116,7 @@ int rp_loop_take_signal(struct rp_loop *loop)
     return (int)info.ssi_signo;
 }
 
-void rp_loop_let_signals_end_us(const struct rp_loop *loop)
+void rp_loop_exit_at_signals(const struct rp_loop *loop)
 {
     struct signalfd_siginfo info;
     struct sigaction action = {.sa_handler = end_at_once};

@@ -21,9 +21,9 @@ uint32_t rp_loop_ended(const struct rp_loop *loop, uint32_t indexes[RP_ENDED_MAX
 /** The next signal that is to end the engine; 0: none has come. The second signal of an engine ends
  * the process here and now; the last checkpoint on disk stays intact. */
 int rp_loop_take_signal(struct rp_loop *loop);
-/** From now on a signal ends the process at once. To be called before the engine is closed:
- * closing waits for reads, and reads of a hung disk cannot be cancelled. Everything is saved by
- * then. */
-void rp_loop_let_signals_end_us(const struct rp_loop *loop);
+/** From now on a signal of ending_signals ends the process at once. To be called before the
+ * engine is closed: closing waits for reads, and reads of a hung disk cannot be cancelled.
+ * Everything is saved by then. */
+void rp_loop_exit_at_signals(const struct rp_loop *loop);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rebuild.c — a ring gets new memory, because a process that has left it may still read the old
- * memory, or because it has not the batch at which a seat attaches. While the flow runs:
+ * memory, or because it lacks the batch at which a seat attaches. While the flow runs:
  *
  *   1. A thread makes the new ring, and copies the published batches. The engine's thread still
  *      delivers.
@@ -132,8 +132,9 @@ static struct rp_ring *ring_of(const struct rp_engine *engine, const struct rp_r
  * is not in the ring, that position. */
 static uint64_t tail_of(const struct rp_ring *ring, const struct rp_rebuild *rebuild)
 {
-    uint64_t position = rp_seat_lowest_position(ring, rebuild->replica, rebuild->batch);
-    bool has_it = position - ring->release <= ring->tail - ring->release; /* differences wrap */
+    uint64_t position = rp_rings_lowest_position(ring, rebuild->replica, rebuild->batch);
+    /* a position below `release` wraps around, to a difference above any ring's */
+    bool has_it = position - ring->release <= ring->tail - ring->release;
     return has_it ? ring->tail : position;
 }
 
@@ -159,7 +160,7 @@ static bool can_rebuild_running(const struct rp_delivery *delivery,
     if (rebuild->replica == RP_ALL_SEATS || !rp_delivery_runs(delivery) ||
         rp_flow_is_catching_up(delivery->flow, rebuild->ring))
         return false;
-    uint64_t lowest = rp_seat_lowest_position(old, rebuild->replica, rebuild->batch);
+    uint64_t lowest = rp_rings_lowest_position(old, rebuild->replica, rebuild->batch);
     return lowest >= old->release && lowest <= old->tail;
 }
 
@@ -200,7 +201,7 @@ static bool can_catch_up(const struct rp_delivery *delivery, const struct rp_reb
     if (rebuild->replica == RP_ALL_SEATS || delivery->state != RP_DELIVERY_RUNNING ||
         delivery->ring_count == 1)
         return false;
-    uint64_t lowest = rp_seat_lowest_position(old, rebuild->replica, rebuild->batch);
+    uint64_t lowest = rp_rings_lowest_position(old, rebuild->replica, rebuild->batch);
     if (rp_flow_is_catching_up(delivery->flow, rebuild->ring))
         return lowest <= old->tail;
     uint32_t most = rp_flow_catch_ups_max(delivery->ring_count);

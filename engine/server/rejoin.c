@@ -114,7 +114,7 @@ static struct rp_rejoin_facts facts_of(struct rp_engine *engine, const struct at
         .lowest_attached = lowest_attached(&engine->delivery),
         .release = ring->release,
         .tail = ring->tail,
-        .lowest_other = rp_seat_lowest_position(ring, seat->replica, UINT64_MAX),
+        .lowest_other = rp_rings_lowest_position(ring, seat->replica, UINT64_MAX),
         .position_is_known = rp_seat_position_is_known(seat),
         .memory_may_be_read = rp_ring_may_be_read(seat->ring, seat->replica),
         .position = rp_seat_position(seat),
@@ -336,17 +336,17 @@ int rp_engine_rejoin(struct rp_engine *engine, struct rp_seat *seat,
  * it names the row that it needs or begins at the start row, and the ring is rebuilt there. */
 void rp_delivery_skip_absent(struct rp_delivery *delivery)
 {
-    uint64_t published = 0, now = rp_now_ns();
+    uint64_t tail_sum = 0, now = rp_now_ns();
     for (uint32_t r = 0; r < delivery->ring_count; r++)
-        published += delivery->rings[r].tail;
-    if (published != delivery->published || !rp_delivery_consumer_waits(delivery)) {
-        delivery->published = published;
-        delivery->published_ns = now;
+        tail_sum += delivery->rings[r].tail;
+    if (tail_sum != delivery->tail_sum || !rp_delivery_consumer_waits(delivery)) {
+        delivery->tail_sum = tail_sum;
+        delivery->tail_sum_ns = now;
         return;
     }
     uint64_t wait_ns = delivery->config->is_repeated ? SKIP_ABSENT_OF_PASS_AFTER_NS
                                                      : SKIP_ABSENT_AFTER_NS;
-    if (now - delivery->published_ns < wait_ns && !delivery->skipping_absent)
+    if (now - delivery->tail_sum_ns < wait_ns && !delivery->skipping_absent)
         return;
     for (uint32_t s = 0; s < delivery->seat_count; s++) {
         struct rp_seat *seat = &delivery->seats[s];

@@ -32,7 +32,7 @@ static void copy_unreleased(const struct rp_ring *from, struct rp_ring *to)
     rp_ring_publish(to, from->tail);
 }
 
-uint64_t rp_seat_lowest_position(const struct rp_ring *ring, uint32_t replica, uint64_t batch)
+uint64_t rp_rings_lowest_position(const struct rp_ring *ring, uint32_t replica, uint64_t batch)
 {
     for (uint32_t r = 0; r < ring->replicas && replica != RP_ALL_SEATS; r++)
         if (r != replica)
@@ -112,7 +112,7 @@ int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t rep
     (void)rp_ring_poll_release(old); /* the last releases of consumers that are to migrate */
     int code = rp_ring_create(&fresh, &geometry, consumers,
                               rp_contract_hash(&engine->stream.contract), delivery->generation,
-                              rp_seat_lowest_position(old, replica, batch), error);
+                              rp_rings_lowest_position(old, replica, batch), error);
     if (code < 0)
         return code;
     copy_unreleased(old, &fresh);

@@ -32,7 +32,7 @@ void rp_rings_copy(const struct rp_ring *from, const struct rp_ring *to, uint64_
 /** Replace a ring by `fresh`, which is complete. Consumers of the old ring migrate. */
 void rp_engine_swap_ring(struct rp_engine *engine, uint32_t ring, const struct rp_ring *fresh);
 /** The lowest position of all seats of the ring if `replica` were at `batch`. */
-uint64_t rp_seat_lowest_position(const struct rp_ring *ring, uint32_t replica, uint64_t batch);
+uint64_t rp_rings_lowest_position(const struct rp_ring *ring, uint32_t replica, uint64_t batch);
 /** The first batch of the next flow: the first one that some ring lacks. */
 uint64_t rp_delivery_lowest_tail(const struct rp_delivery *delivery);
 /** Open the flow over the corpus of the stream; the plan is at the row of its start. */

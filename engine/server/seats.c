@@ -26,7 +26,7 @@ const struct rp_connection *rp_seat_connection(const struct rp_peers *peers,
 }
 
 /* The control page of the seat's consumer. NULL: there is no consumer, or it is quarantined. */
-static const struct rp_ring_control *words_of(const struct rp_seat *seat)
+static const struct rp_ring_control *control_page(const struct rp_seat *seat)
 {
     return seat->ring->seats[seat->replica].words;
 }
@@ -34,14 +34,14 @@ static const struct rp_ring_control *words_of(const struct rp_seat *seat)
 struct rp_waits rp_seat_waits(const struct rp_seat *seat)
 {
     struct rp_waits waits = seat->waits;
-    if (words_of(seat))
-        rp_waits_add(&waits, words_of(seat));
+    if (control_page(seat))
+        rp_waits_add(&waits, control_page(seat));
     return waits;
 }
 
 uint64_t rp_seat_waits_since_ns(const struct rp_seat *seat)
 {
-    return words_of(seat) ? rp_a64_load_relaxed(&words_of(seat)->wait_begin_ns) : 0;
+    return control_page(seat) ? rp_a64_load_relaxed(&control_page(seat)->wait_begin_ns) : 0;
 }
 
 bool rp_delivery_has_consumer(const struct rp_delivery *delivery, const struct rp_ring *ring)

@@ -430,7 +430,7 @@ static void serve(struct rp_engine *engine)
     }
     rp_engine_journal_close(engine);
     if (engine->loop.is_signalled)
-        rp_loop_let_signals_end_us(&engine->loop);
+        rp_loop_exit_at_signals(&engine->loop);
 }
 
 int rp_engine_run(const struct rp_engine_options *options, struct rp_error *error)

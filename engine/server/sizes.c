@@ -107,8 +107,7 @@ struct rp_engine_memory rp_engine_memory(const struct rp_config *config,
                    (config->cache_bytes ? RP_CACHE_QUEUE_BYTES + RP_PREFILL_BYTES : 0)};
 }
 
-/* For the program, the loop, the listener, a checkpoint. */
-#define DESCRIPTORS_OF_ALL 32u
+#define DESCRIPTORS_OF_AN_ENGINE 32u /* of the program, the loop, the listener, a checkpoint */
 #define DESCRIPTORS_OF_A_SEAT 3u /* its control page, the process that reads it, its connection */
 #define DESCRIPTORS_OF_A_CATCH_UP (RP_DESCRIPTORS_MIN + 2) /* its files, its reader */
 
@@ -116,7 +115,7 @@ uint32_t rp_engine_descriptors(const struct rp_config *config)
 {
     uint64_t seats = (uint64_t)config->rank_count * config->consumers_per_rank;
     uint32_t packers = config->packer_processes ? config->packers : 1; /* threads share theirs */
-    uint64_t all = DESCRIPTORS_OF_ALL + config->rank_count + DESCRIPTORS_OF_A_SEAT * seats +
+    uint64_t all = DESCRIPTORS_OF_AN_ENGINE + config->rank_count + DESCRIPTORS_OF_A_SEAT * seats +
                    2 * (uint64_t)config->readers + 2 * (uint64_t)packers;
     if (config->cache_bytes)
         all += RP_PREFILL_DESCRIPTORS;

@@ -393,7 +393,7 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
     if (code >= 0)
         code = rp_engine_share_calendar(stream, error);
     if (code >= 0)
-        code = rp_engine_describe(engine, error);
+        code = rp_engine_set_contract(engine, error);
     if (code >= 0)
         code = save_start_state(stream, error);
     if (code >= 0)

@@ -256,7 +256,7 @@ char *rp_engine_stat(struct rp_engine *engine)
     if (observer)
         observer->add_stat(observer->context, object);
     add_verification(object, &engine->stream, &counts);
-    rp_delivery_add_cache(object, &engine->delivery);
+    rp_stat_add_cache(object, &engine->delivery);
     rp_stat_add_ledger(object, engine);
     json_object_set_new(object, "masks", masks_array(&engine->stream));
     json_object_set_new(object, "ranks", ranks_array(engine));
