@@ -235,8 +235,8 @@ struct rp_delivery {
     struct rp_cache *cache;      /* holds objects of stores; NULL = none */
     struct rp_next_use next_use; /* distances for the cache */
     struct rp_prefill *prefill;  /* fills the cache; NULL = none */
-    uint64_t tail_sum,
-        tail_sum_ns;      /* the sum of all tails; since when a consumer has waited at it */
+    uint64_t tail_sum; /* the sum of all tails, and since when a consumer has waited at it */
+    uint64_t tail_sum_ns;
     bool skipping_absent; /* a seat was skipped since the last attach */
     bool is_to_rewind;    /* the next consumer of this repeated stream begins a pass */
 };

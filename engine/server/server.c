@@ -316,19 +316,25 @@ static int deliver(struct rp_engine *engine)
     return step;
 }
 
-/* Packer threads deliver while this one sleeps; processes need it to spin for a while. */
-static void wait_for_events(struct rp_engine *engine, uint32_t *idle)
+/* Packer threads deliver while this one sleeps. */
+static void sleep_until_event(struct rp_engine *engine)
 {
-    if (engine->config->packer_processes && rp_spin(idle, RP_SPIN_NS))
-        return;
-    *idle = 0;
     /* after a failure there is always something to deliver */
-    bool parked = !rp_delivery_runs(&engine->delivery) || rp_flow_park(engine->delivery.flow) ||
-                  rp_life_has_failed(&engine->life);
-    poll_events(engine, parked ? PARK_MS : 0);
-    if (!rp_life_is_running(&engine->life))
+    bool may_sleep = !rp_delivery_runs(&engine->delivery) || rp_flow_park(engine->delivery.flow) ||
+                     rp_life_has_failed(&engine->life);
+    poll_events(engine, may_sleep ? PARK_MS : 0);
+}
+
+/* There is nothing to deliver: sleep until an event, and do the work that is left for this time.
+ * Packer processes need this thread to spin for a while first. */
+static void serve_idle(struct rp_engine *engine, uint32_t *spins)
+{
+    if (engine->config->packer_processes && rp_spin(spins, RP_SPIN_NS))
         return;
-    rp_engine_rewind(engine);
+    *spins = 0;
+    sleep_until_event(engine);
+    if (rp_life_is_running(&engine->life))
+        rp_engine_rewind(engine);
     if (rp_life_is_running(&engine->life))
         rp_delivery_skip_absent(&engine->delivery);
 }
@@ -356,7 +362,7 @@ static void stop_rings(struct rp_delivery *delivery)
 static void run(void *argument)
 {
     struct rp_engine *engine = argument;
-    uint32_t idle = 0;
+    uint32_t spins = 0;
     for (uint32_t steps = 0; !rp_life_is_done(&engine->life); steps++) {
         if (steps % STEPS_PER_POLL == 0)
             poll_events(engine, 0);
@@ -364,9 +370,9 @@ static void run(void *argument)
         int step = deliver(engine);
         rp_engine_save_when_due(engine);
         if (step == RP_FLOW_WORKED)
-            idle = 0;
+            spins = 0;
         else
-            wait_for_events(engine, &idle);
+            serve_idle(engine, &spins);
         if (engine->peers.deferred_count && !rp_life_is_running(&engine->life))
             rp_engine_retry_deferred(engine);
         rp_engine_update_life(engine);
