@@ -110,7 +110,7 @@ static int wait_for_retired(struct rp_dispatch *d, uint64_t needed, uint64_t wan
         if (code < 0)
             return code;
         if (rp_revalidation_is_requested(d->revalidation))
-            check_files(d); /* dispatch_all sees its failure before the next batch */
+            check_files(d); /* dispatch_steps sees its failure before the next batch */
         /* not from d->batch on, whose rows may be planned in part */
         rp_join_rings(d->arena, d->options->rank_count, d->batch + 1, d->wake_fd);
         rp_a64_store_relaxed(&words->retired_wanted, wanted);
@@ -289,10 +289,10 @@ static int add_row(struct rp_dispatch *d, uint32_t ring, uint32_t row_in_batch,
 
 /* ---- micro-batches --------------------------------------------------------------------------- */
 
-/* Take the next row of the step, empty after the end of the stream; if wanted, add it to tickets.
- */
-static int take_row(struct rp_dispatch *d, uint64_t row, uint32_t ring, uint32_t place, bool wanted,
-                    struct rp_error *error)
+/* Take the next row of the step, which is an empty row after the end of the stream. If it is
+ * wanted, add it to tickets. */
+static int take_row(struct rp_dispatch *d, uint64_t row, uint32_t ring, uint32_t row_in_batch,
+                    bool wanted, struct rp_error *error)
 {
     struct rp_row planned;
     int code = rp_queue_next(&d->queue, &planned, error);
@@ -300,7 +300,7 @@ static int take_row(struct rp_dispatch *d, uint64_t row, uint32_t ring, uint32_t
         planned = (struct rp_row){.row = row, .planned = row};
     RP_ASSERT(code < 0 || planned.row == row);
     if (code >= 0 && wanted)
-        code = add_row(d, ring, place, &planned, error);
+        code = add_row(d, ring, row_in_batch, &planned, error);
     return code;
 }
 
@@ -310,7 +310,8 @@ static bool is_left_out(const struct rp_dispatch *d, uint32_t ring)
     return d->batch < rp_a64_load_relaxed(&d->arena->pack_from[ring]);
 }
 
-static int plan_batch(struct rp_dispatch *d, struct rp_error *error)
+/* Make the tickets of the next micro-batch, whose rows begin_step has planned. */
+static int dispatch_batch(struct rp_dispatch *d, struct rp_error *error)
 {
     const struct rp_flow_options *o = d->options;
     const struct rp_numbering_part *part = rp_numbering_of_batch(d->numbering, d->batch);
@@ -353,7 +354,8 @@ static int begin_step(struct rp_dispatch *d, struct rp_error *error)
     return rp_queue_has_next(&d->queue);
 }
 
-static int dispatch_all(struct rp_dispatch *d, struct rp_error *error)
+/* Ends with the ticket that ends the stream. */
+static int dispatch_steps(struct rp_dispatch *d, struct rp_error *error)
 {
     int code = rp_queue_save(d->arena, d->plan, d->batch, error);
     for (bool begins = true; code >= 0;
@@ -365,7 +367,7 @@ static int dispatch_all(struct rp_dispatch *d, struct rp_error *error)
         }
         code = check_when_due(d, error);
         if (code >= 0)
-            code = plan_batch(d, error);
+            code = dispatch_batch(d, error);
         if (code >= 0 && rp_now_ns() >= d->hand_on_at_ns)
             code = hand_on_checked(d, error);
         if (code >= 0 && rp_startup_yield_is_due())
@@ -399,11 +401,11 @@ static int end_before_failure(struct rp_dispatch *d, int code, struct rp_error *
     return checked;
 }
 
-/* Plan the whole stream. A failure becomes a ticket. */
-static void plan_stream(struct rp_dispatch *d)
+/* Make the tickets of all steps. A failure becomes a ticket. */
+static void dispatch_stream(struct rp_dispatch *d)
 {
     struct rp_error error = {0};
-    int code = dispatch_all(d, &error);
+    int code = dispatch_steps(d, &error);
     if (code >= 0 || code == -RP_E_STOPPED)
         return;
     code = end_before_failure(d, code, &error);
@@ -435,7 +437,7 @@ static void answer_until_stopped(struct rp_dispatch *d)
 static void run_dispatch(void *argument)
 {
     struct rp_dispatch *d = argument;
-    plan_stream(d);
+    dispatch_stream(d);
     answer_until_stopped(d);
 }
 
