@@ -135,11 +135,11 @@ int rp_files_explain(const struct rp_files *files, uint32_t shard, uint64_t offs
                      const uint64_t *hashes, uint64_t bytes, struct rp_error *error);
 
 /** The read mode of bytes [first, last) of an open file. */
-static inline enum rp_read_way rp_files_way(const struct rp_file *file, uint64_t first,
-                                            uint64_t last)
+static inline enum rp_read_mode rp_files_mode(const struct rp_file *file, uint64_t first,
+                                              uint64_t last)
 {
     if (file->stretches)
-        return rp_residency_way(file->stretches, first, last);
+        return rp_residency_mode(file->stretches, first, last);
     return file->map ? RP_READ_MAPPED : file->o_direct ? RP_READ_DIRECT : RP_READ_BUFFERED;
 }
 /** Before a direct read of a file that is open for buffered ones: open its second descriptor. False
@@ -188,7 +188,7 @@ static inline void rp_files_read_lost(const struct rp_files *files,
     const struct rp_stretch *stretches = files->files[transfer->mapped_shard - 1].stretches;
     uint64_t first = transfer->data_offset;
     uint64_t last = first + (uint64_t)rp_transfer_stored(transfer) * transfer->width;
-    if (stretches && rp_residency_way(stretches, first, last) != RP_READ_MAPPED)
+    if (stretches && rp_residency_mode(stretches, first, last) != RP_READ_MAPPED)
         rp_files_read_ahead(files, transfer);
 }
 /** Has any mapped file hashes, or may one that is mapped later? */

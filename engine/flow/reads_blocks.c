@@ -118,10 +118,10 @@ static enum block_way choose_way(struct rp_reads *reads, struct due *due,
         rp_files_get(reads->files, block_read->shard, retired(reads), &file, &room_at, &ignored) !=
             RP_FILES_OPEN)
         return BY_DOCUMENT;
-    enum rp_read_way way = rp_files_way(file, block_read->runs[0].first,
-                                        block_read->runs[block_read->run_count - 1].last);
-    block_read->past_cache = goes_past_cache(reads, file, way, block_read->shard);
-    if (way == RP_READ_MAPPED)
+    enum rp_read_mode mode = rp_files_mode(file, block_read->runs[0].first,
+                                           block_read->runs[block_read->run_count - 1].last);
+    block_read->past_cache = goes_past_cache(reads, file, mode, block_read->shard);
+    if (mode == RP_READ_MAPPED)
         return MAPPED;
     return round_runs(reads, file, block_read, &due->bytes) ? AS_BLOCK : BY_DOCUMENT;
 }

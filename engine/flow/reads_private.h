@@ -27,9 +27,9 @@ static inline struct rp_file_range file_range(const struct rp_reads *reads,
 
 /* Is a read past the page cache by the second descriptor of the file? */
 static inline bool goes_past_cache(const struct rp_reads *reads, const struct rp_file *file,
-                                   enum rp_read_way way, uint32_t shard)
+                                   enum rp_read_mode mode, uint32_t shard)
 {
-    return way == RP_READ_DIRECT && !file->o_direct && rp_files_need_direct(reads->files, shard);
+    return mode == RP_READ_DIRECT && !file->o_direct && rp_files_need_direct(reads->files, shard);
 }
 
 /** Give the ticket the bytes of a range, by a read of its own or a longer last read. False if the

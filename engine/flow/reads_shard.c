@@ -95,10 +95,10 @@ static void place_mapped(const struct rp_reads *reads, const struct rp_file *fil
 
 /* Read the bytes [first, last) of a shard for this ticket. False if the ticket or the data is full.
  */
-static bool place_alone(struct rp_reads *reads, const struct rp_file *file, enum rp_read_way way,
+static bool place_alone(struct rp_reads *reads, const struct rp_file *file, enum rp_read_mode mode,
                         uint32_t shard, uint64_t first, uint64_t last, struct rp_transfer *transfer)
 {
-    bool past_cache = goes_past_cache(reads, file, way, shard);
+    bool past_cache = goes_past_cache(reads, file, mode, shard);
     struct rp_file_range range = file_range(reads, file, shard, past_cache, first, last);
     if (!rp_reads_place_range(reads, &range, &transfer->data_offset))
         return false;
@@ -126,11 +126,11 @@ int rp_reads_place_shard(struct rp_reads *reads, const struct rp_extent *extent,
     uint64_t last = first + (uint64_t)rp_transfer_stored(transfer) * extent->width;
     transfer->width = (uint16_t)extent->width;
     reads->from_corpus = true;
-    enum rp_read_way way = rp_files_way(file, first, last);
-    if (way == RP_READ_MAPPED)
+    enum rp_read_mode mode = rp_files_mode(file, first, last);
+    if (mode == RP_READ_MAPPED)
         place_mapped(reads, file, extent->shard, first, transfer);
     else if (!place_in_block_read(reads, extent->shard, first, last, transfer) &&
-             !place_alone(reads, file, way, extent->shard, first, last, transfer))
+             !place_alone(reads, file, mode, extent->shard, first, last, transfer))
         return RP_READS_FULL;
     rp_files_note_taken(reads->files, extent->shard, reads->number, last - first);
     return RP_READS_PLACED;

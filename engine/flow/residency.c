@@ -81,8 +81,8 @@ static void judge_losses(struct rp_residency *r)
  * stretches would lose their pages to reads, and packers would wait for one page at a time. */
 static bool has_room(const struct rp_residency *r, const struct rp_stretch *stretch, uint64_t bytes)
 {
-    uint32_t way = rp_a32_load_relaxed(&stretch->way);
-    bool had_room = r->options.may_direct ? way != RP_READ_DIRECT : way == RP_READ_MAPPED;
+    uint32_t mode = rp_a32_load_relaxed(&stretch->mode);
+    bool had_room = r->options.may_direct ? mode != RP_READ_DIRECT : mode == RP_READ_MAPPED;
     uint64_t others = r->claimed_bytes - stretch->claimed;
     uint64_t room = had_room ? r->room + r->room / 8 : r->room;
     if (rp_residency_watched_bytes(r) <= room)
@@ -94,12 +94,12 @@ static bool has_room(const struct rp_residency *r, const struct rp_stretch *stre
 
 /* ---- stretches ------------------------------------------------------------------------------- */
 
-static enum rp_read_way choose_way(const struct rp_residency *r, const struct rp_stretch *stretch,
-                                   uint64_t bytes, uint64_t missing, bool fits)
+static enum rp_read_mode choose_mode(const struct rp_residency *r, const struct rp_stretch *stretch,
+                                     uint64_t bytes, uint64_t missing, bool fits)
 {
     if (!r->options.may_direct && !fits)
         return RP_READ_BUFFERED;
-    bool was_mapped = rp_a32_load_relaxed(&stretch->way) == RP_READ_MAPPED;
+    bool was_mapped = rp_a32_load_relaxed(&stretch->mode) == RP_READ_MAPPED;
     uint64_t most = was_mapped ? rp_max_u64(bytes / RP_MISSING_TO_KEEP, r->page_bytes)
                                : bytes / MISSING_TO_MAP;
     if (missing <= most && missing < bytes)
@@ -117,17 +117,17 @@ static void note_loss(struct rp_residency *r, struct rp_stretch *stretch, uint64
     stretch->read_in_at = 0; /* it is lost once */
 }
 
-static void set_way(struct rp_residency *r, struct rp_stretch *stretch, uint64_t bytes,
-                    enum rp_read_way way)
+static void set_mode(struct rp_residency *r, struct rp_stretch *stretch, uint64_t bytes,
+                     enum rp_read_mode mode)
 {
-    uint32_t was = rp_a32_load_relaxed(&stretch->way);
-    if (was == (uint32_t)way)
+    uint32_t was = rp_a32_load_relaxed(&stretch->mode);
+    if (was == (uint32_t)mode)
         return;
     if (was == RP_READ_MAPPED)
         note_loss(r, stretch, bytes);
     r->has_changed = true;
     r->is_calm = false;
-    rp_a32_store_relaxed(&stretch->way, way);
+    rp_a32_store_relaxed(&stretch->mode, mode);
 }
 
 static void set_held(struct rp_residency *r, struct rp_stretch *stretch, uint64_t bytes)
@@ -152,10 +152,10 @@ static bool set_stretch(struct rp_residency *r, const struct place *place)
     uint64_t missing = rp_min_u64(r->options.page_cache->missing(place->file, place->first, bytes),
                                   bytes);
     bool fits = has_room(r, place->stretch, bytes);
-    enum rp_read_way way = choose_way(r, place->stretch, bytes, missing, fits);
-    set_way(r, place->stretch, bytes, way);
+    enum rp_read_mode mode = choose_mode(r, place->stretch, bytes, missing, fits);
+    set_mode(r, place->stretch, bytes, mode);
     set_held(r, place->stretch, bytes - missing);
-    set_claim(r, place->stretch, way == RP_READ_DIRECT ? bytes - missing : bytes);
+    set_claim(r, place->stretch, mode == RP_READ_DIRECT ? bytes - missing : bytes);
     return fits;
 }
 
@@ -175,7 +175,7 @@ static void check_stretch(struct rp_residency *r, const struct place *place, str
     struct rp_stretch *stretch = place->stretch;
     bool fits = set_stretch(r, place);
     bool is_wanted = rp_a32_exchange_acquire(&stretch->wanted, 0);
-    if (is_wanted && fits && rp_a32_load_relaxed(&stretch->way) == RP_READ_BUFFERED &&
+    if (is_wanted && fits && rp_a32_load_relaxed(&stretch->mode) == RP_READ_BUFFERED &&
         may_read_in(r)) {
         batch->places[batch->count++] = *place;
         r->read_in += place->bytes - stretch->held;
@@ -372,7 +372,7 @@ void rp_residency_close(struct rp_residency *r)
     r->shared = NULL;
 }
 
-static enum rp_read_way first_way(const struct rp_residency *r)
+static enum rp_read_mode first_mode(const struct rp_residency *r)
 {
     const struct rp_residency_options *o = &r->options;
     if (o->is_held)
@@ -393,9 +393,9 @@ struct rp_stretch *rp_residency_add(struct rp_residency *r, uint32_t shard,
         return NULL;
     struct rp_stretch *stretches = make_stretches(r, count);
     bool is_memory = file->file.way == RP_PAGE_CACHE_WHOLE;
-    enum rp_read_way way = is_memory ? RP_READ_MAPPED : first_way(r);
+    enum rp_read_mode mode = is_memory ? RP_READ_MAPPED : first_mode(r);
     for (uint64_t i = 0; stretches && i < count; i++)
-        rp_a32_store_relaxed(&stretches[i].way, way);
+        rp_a32_store_relaxed(&stretches[i].mode, mode);
     file->stretches = stretches;
     file->stretch_count = stretches ? (uint32_t)count : 0;
     bool is_watched = stretches && !is_memory;

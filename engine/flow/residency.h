@@ -48,10 +48,10 @@
 /* A corpus counts as held if at most this share of it is missing. */
 #define RP_MISSING_TO_KEEP 64u
 
-enum rp_read_way { RP_READ_BUFFERED, RP_READ_DIRECT, RP_READ_MAPPED };
+enum rp_read_mode { RP_READ_BUFFERED, RP_READ_DIRECT, RP_READ_MAPPED };
 
 struct rp_stretch {
-    struct rp_a32 way;    /* enum rp_read_way. Writer: the watcher. All accesses are relaxed */
+    struct rp_a32 mode;   /* enum rp_read_mode. Writer: the watcher. All accesses are relaxed */
     struct rp_a32 wanted; /* 1: to be read in, if memory has room. The watcher clears it */
     /* Watcher only: bytes that the page cache held, and bytes claimed of the room. */
     uint32_t held, claimed;
@@ -150,16 +150,16 @@ static inline bool rp_residency_holds_all(const struct rp_residency *residency)
 void rp_residency_announce(struct rp_residency *residency);
 
 /** The present read mode of bytes [first, last) of a file with these stretches. */
-static inline enum rp_read_way rp_residency_way(const struct rp_stretch *stretches, uint64_t first,
-                                                uint64_t last)
+static inline enum rp_read_mode rp_residency_mode(const struct rp_stretch *stretches,
+                                                  uint64_t first, uint64_t last)
 {
-    uint32_t way = RP_READ_MAPPED;
+    uint32_t mode = RP_READ_MAPPED;
     for (uint64_t at = first / RP_STRETCH_BYTES; at * RP_STRETCH_BYTES < last; at++) {
-        uint32_t its = rp_a32_load_relaxed(&stretches[at].way);
-        if (its != RP_READ_MAPPED && way != RP_READ_DIRECT)
-            way = its;
+        uint32_t its = rp_a32_load_relaxed(&stretches[at].mode);
+        if (its != RP_READ_MAPPED && mode != RP_READ_DIRECT)
+            mode = its;
     }
-    return (enum rp_read_way)way;
+    return (enum rp_read_mode)mode;
 }
 
 /** Start readahead of bytes [first, last) of a file that has stretches. Called by any thread or

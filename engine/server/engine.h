@@ -306,7 +306,7 @@ struct rp_watching {
     struct rp_rate_samples rates;
     /* The read mode (read_mode.c): times of the samples that last checked, and last logged it. */
     uint64_t checked_mode_ns, logged_mode_ns;
-    uint32_t logged_mode; /* enum rp_read_way */
+    uint32_t logged_mode; /* enum rp_read_mode */
     bool logged_refusal;  /* the log has said that io_uring was refused to a reader */
     struct rp_wait_history wait_history;
 };

@@ -59,7 +59,7 @@ void rp_engine_choose_read_mode(struct rp_engine *engine, struct rp_flow_options
 
 /* ---- the recent past ------------------------------------------------------------------------- */
 
-/* Recent bytes a second, by enum rp_read_way. */
+/* Recent bytes a second, by enum rp_read_mode. */
 struct speeds {
     double of[RP_READ_MAPPED + 1], all;
 };
@@ -77,22 +77,22 @@ static struct speeds recent_speeds(const struct rp_engine *engine)
     return s;
 }
 
-static enum rp_read_way first_way(const struct rp_delivery *delivery)
+static enum rp_read_mode first_mode(const struct rp_delivery *delivery)
 {
     return rp_flow_is_mapped(delivery->flow) ? RP_READ_MAPPED
            : delivery->o_direct              ? RP_READ_DIRECT
                                              : RP_READ_BUFFERED;
 }
 
-/* The way by which most tokens are taken. */
-static enum rp_read_way main_way(const struct rp_delivery *delivery, const struct speeds *speeds)
+/* The mode in which most tokens are taken. */
+static enum rp_read_mode main_mode(const struct rp_delivery *delivery, const struct speeds *speeds)
 {
     if (!rp_flow_page_cache(delivery->flow).is_watched || speeds->all <= 0)
-        return first_way(delivery);
-    enum rp_read_way way = RP_READ_MAPPED;
-    for (enum rp_read_way other = RP_READ_BUFFERED; other < RP_READ_MAPPED; other++)
-        way = speeds->of[other] > speeds->of[way] ? other : way;
-    return way;
+        return first_mode(delivery);
+    enum rp_read_mode mode = RP_READ_MAPPED;
+    for (enum rp_read_mode other = RP_READ_BUFFERED; other < RP_READ_MAPPED; other++)
+        mode = speeds->of[other] > speeds->of[mode] ? other : mode;
+    return mode;
 }
 
 /* The name of the read method, if tokens are read: the method of most readers. */
@@ -156,17 +156,17 @@ void rp_engine_log_read_mode(struct rp_engine *engine)
     if (now == engine->watching.checked_mode_ns || !rp_flow_page_cache(delivery->flow).is_watched)
         return;
     if (engine->watching.checked_mode_ns == 0) /* rp_engine_choose_read_mode has logged it */
-        engine->watching.logged_mode = first_way(delivery);
+        engine->watching.logged_mode = first_mode(delivery);
     engine->watching.checked_mode_ns = now;
     struct speeds speeds = recent_speeds(engine);
-    enum rp_read_way way = main_way(delivery, &speeds);
-    if (way == engine->watching.logged_mode ||
+    enum rp_read_mode mode = main_mode(delivery, &speeds);
+    if (mode == engine->watching.logged_mode ||
         (engine->watching.logged_mode_ns && now - engine->watching.logged_mode_ns < LOG_NS))
         return;
     char why[160];
     explain(delivery, why, sizeof why);
-    rp_log(RP_LOG_INFO, "most tokens are %s now: %s", words[way], why);
-    engine->watching.logged_mode = way;
+    rp_log(RP_LOG_INFO, "most tokens are %s now: %s", words[mode], why);
+    engine->watching.logged_mode = mode;
     engine->watching.logged_mode_ns = now;
 }
 
@@ -181,7 +181,7 @@ void rp_stat_add_read_mode(json_t *object, const struct rp_engine *engine,
     };
     struct rp_flow_page_cache cache = rp_flow_page_cache(delivery->flow);
     struct speeds speeds = recent_speeds(engine);
-    enum rp_read_way main = main_way(delivery, &speeds);
+    enum rp_read_mode main = main_mode(delivery, &speeds);
     char why[320];
     explain(delivery, why, sizeof why);
     explain_readers(delivery, why, sizeof why);
@@ -191,9 +191,9 @@ void rp_stat_add_read_mode(json_t *object, const struct rp_engine *engine,
                         json_boolean(cache.is_watched && speeds.all > 0 ? main == RP_READ_DIRECT
                                                                         : delivery->o_direct));
     json_object_set_new(object, "io_reason", json_string(why));
-    for (enum rp_read_way way = RP_READ_BUFFERED; way <= RP_READ_MAPPED; way++)
-        json_object_set_new(object, keys[way],
-                            speeds.all > 0 ? json_real(speeds.of[way] / speeds.all) : json_null());
+    for (enum rp_read_mode mode = RP_READ_BUFFERED; mode <= RP_READ_MAPPED; mode++)
+        json_object_set_new(object, keys[mode],
+                            speeds.all > 0 ? json_real(speeds.of[mode] / speeds.all) : json_null());
     uint64_t read = counts->buffered_bytes + counts->direct_bytes;
     uint64_t mapped = counts->taken_bytes > read ? counts->taken_bytes - read : 0;
     rp_stat_set_count(object, "mapped_bytes", mapped);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read_mode.h — how tokens are taken from files (enum rp_read_way): the choice at the start, and
- * the recent shares of each way with their reason, for the log and for `ringpack stat`. */
+/* read_mode.h — the read modes of token files (flow/residency.h): the choice at the start, and the
+ * recent share of each mode with the reason, for the log and for `ringpack stat`. */
 #ifndef RP_SERVER_READ_MODE_H
 #define RP_SERVER_READ_MODE_H
 
@@ -14,8 +14,8 @@
 void rp_engine_choose_read_mode(struct rp_engine *engine, struct rp_flow_options *options,
                                 const char *why);
 
-/** After each sample of the rates: log how most tokens are taken, if that is not what the log said
- * last. */
+/** After each sample of the rates: log the mode in which most tokens are taken, if the log named
+ * another one last. */
 void rp_engine_log_read_mode(struct rp_engine *engine);
 /** After each start of readers: if io_uring was refused to one, log that, once, with the reason. */
 void rp_engine_log_refused_readers(struct rp_engine *engine);

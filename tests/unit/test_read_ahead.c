@@ -83,13 +83,13 @@ static void *flip(void *argument)
 {
     struct flipper *flipper = argument;
     struct rp_residency *r = flipper->residency;
-    enum rp_read_way way = RP_READ_DIRECT;
+    enum rp_read_mode way = RP_READ_DIRECT;
     while (!rp_a32_load_acquire(&flipper->stop)) {
         way = way == RP_READ_DIRECT ? RP_READ_MAPPED : RP_READ_DIRECT;
         for (uint32_t i = 0; i < r->file_count; i++) {
             bool is_open = rp_a32_load_acquire(&r->files[i].is_open);
             for (uint32_t s = 0; is_open && s < r->files[i].stretch_count; s++)
-                rp_a32_store_relaxed(&r->files[i].stretches[s].way, way);
+                rp_a32_store_relaxed(&r->files[i].stretches[s].mode, way);
         }
         usleep(100);
     }

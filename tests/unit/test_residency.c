@@ -107,11 +107,11 @@ static void look(uint32_t room)
     rp_residency_poll(&residency);
 }
 
-static uint32_t count(enum rp_read_way way)
+static uint32_t count(enum rp_read_mode mode)
 {
     uint32_t found = 0;
     for (uint32_t i = 0; i < STRETCHES; i++)
-        found += rp_a32_load_relaxed(&stretches[i].way) == (uint32_t)way;
+        found += rp_a32_load_relaxed(&stretches[i].mode) == (uint32_t)mode;
     return found;
 }
 
@@ -130,12 +130,12 @@ static void what_fits_is_read_in_and_mapped(void **state)
     look(2 * STRETCHES);
     assert_int_equal(count(RP_READ_MAPPED), 2);
     assert_int_equal(fake.read_ahead[0] + fake.read_ahead[1], 2);
-    assert_int_equal(rp_residency_way(stretches, 0, 2 * RP_STRETCH_BYTES), RP_READ_MAPPED);
-    assert_int_equal(rp_residency_way(stretches, 0, 2 * RP_STRETCH_BYTES + 1), RP_READ_BUFFERED);
+    assert_int_equal(rp_residency_mode(stretches, 0, 2 * RP_STRETCH_BYTES), RP_READ_MAPPED);
+    assert_int_equal(rp_residency_mode(stretches, 0, 2 * RP_STRETCH_BYTES + 1), RP_READ_BUFFERED);
     fake.missing[0] = RP_STRETCH_BYTES / 2; /* lost again */
     look(2 * STRETCHES);
-    assert_int_equal(rp_residency_way(stretches, 0, 1), RP_READ_BUFFERED);
-    assert_int_equal(rp_residency_way(stretches, RP_STRETCH_BYTES, RP_STRETCH_BYTES + 1),
+    assert_int_equal(rp_residency_mode(stretches, 0, 1), RP_READ_BUFFERED);
+    assert_int_equal(rp_residency_mode(stretches, RP_STRETCH_BYTES, RP_STRETCH_BYTES + 1),
                      RP_READ_MAPPED);
     rp_residency_close(&residency);
 }
@@ -203,7 +203,7 @@ static void direct_reads_do_not_fill_the_page_cache(void **state)
         look(2 * STRETCHES);
     }
     assert_int_equal(count(RP_READ_DIRECT), STRETCHES - 1);
-    assert_int_equal(rp_a32_load_relaxed(&stretches[3].way), RP_READ_MAPPED);
+    assert_int_equal(rp_a32_load_relaxed(&stretches[3].mode), RP_READ_MAPPED);
     for (uint32_t i = 0; i < STRETCHES; i++)
         assert_int_equal(fake.read_ahead[i], 0);
     rp_residency_close(&residency);
@@ -282,7 +282,7 @@ static void open_beside_memory(uint32_t room, bool may_direct)
     fake.in_memory = 1;
     struct rp_stretch *in_memory = add_file(1, FILE_BYTES);
     assert_non_null(in_memory);
-    assert_int_equal(rp_residency_way(in_memory, 0, FILE_BYTES), RP_READ_MAPPED);
+    assert_int_equal(rp_residency_mode(in_memory, 0, FILE_BYTES), RP_READ_MAPPED);
     assert_non_null(stretches = add_file(0, FILE_BYTES));
     rp_a64_store_relaxed(&taken, 1u << 30);
 }
@@ -312,7 +312,7 @@ static void files_in_memory_take_no_room(void **state)
     look(6);
     assert_false(residency.holds_all); /* though all of the other file is in memory */
     assert_int_equal(count(RP_READ_BUFFERED), STRETCHES);
-    assert_int_equal(rp_residency_way(residency.files[1].stretches, 0, 1), RP_READ_MAPPED);
+    assert_int_equal(rp_residency_mode(residency.files[1].stretches, 0, 1), RP_READ_MAPPED);
     rp_residency_close(&residency);
 }
 
@@ -346,9 +346,10 @@ static void start_a_calm_watcher(void)
 static void wait_until_mapped(void)
 {
     uint64_t begin = rp_now_ns();
-    while (rp_residency_way(stretches, 0, 1) != RP_READ_MAPPED && rp_now_ns() - begin < PATIENCE_NS)
+    while (rp_residency_mode(stretches, 0, 1) != RP_READ_MAPPED &&
+           rp_now_ns() - begin < PATIENCE_NS)
         rp_sleep_ns(1000000);
-    assert_int_equal(rp_residency_way(stretches, 0, 1), RP_READ_MAPPED);
+    assert_int_equal(rp_residency_mode(stretches, 0, 1), RP_READ_MAPPED);
 }
 
 static void a_document_of_a_new_file_wakes_the_watcher(void **state)

@@ -30,7 +30,7 @@ static void *flip(void *argument)
         for (uint32_t i = 0; i < r->file_count; i++) {
             bool is_open = rp_a32_load_acquire(&r->files[i].is_open);
             for (uint32_t s = 0; is_open && s < r->files[i].stretch_count; s++)
-                rp_a32_store_relaxed(&r->files[i].stretches[s].way,
+                rp_a32_store_relaxed(&r->files[i].stretches[s].mode,
                                      (uint32_t)(io_fake_random(&seed) % 3));
         }
     return NULL;
