@@ -206,57 +206,6 @@ static const struct rp_index_segment *segment_of(const struct rp_source *source,
     return segment;
 }
 
-/* *checked is the index that was checked last: all segments of a corpus index share one. */
-static int revalidate(const struct rp_index_segment *segment, const struct rp_index **checked,
-                      struct rp_error *error)
-{
-    int code = segment->opened ? rp_shard_revalidate(segment->opened, error) : 0;
-    if (code < 0 || !segment->index || segment->index == *checked)
-        return code;
-    *checked = segment->index;
-    return rp_index_revalidate(segment->index, error);
-}
-
-/* The arguments and the result of check_used, which runs under a guard. */
-struct check {
-    const struct rp_corpus *corpus;
-    struct rp_error *error;
-    int code;
-};
-
-static void check_used(void *argument)
-{
-    struct check *check = argument;
-    const struct rp_corpus *corpus = check->corpus;
-    const struct rp_index *checked = NULL;
-    for (uint32_t i = 0; i < rp_div_up(corpus->segment_count, 64); i++) {
-        uint64_t used = rp_a64_load_relaxed(&corpus->use->used[i]);
-        if (used)
-            rp_a64_and_relaxed(&corpus->use->used[i], ~used);
-        for (uint64_t left = used; left; left &= left - 1) {
-            uint32_t number = 64 * i + (uint32_t)__builtin_ctzll(left);
-            check->code = revalidate(corpus->segments[number], &checked, check->error);
-            if (check->code < 0)
-                return;
-        }
-    }
-}
-
-/* A check forgets what it finds: used bits, verified bits of pages, stamps. So a thread that comes
- * meanwhile waits for its result. A lost page must not end the thread while it has the lock. */
-int rp_corpus_revalidate(const struct rp_corpus *corpus, struct rp_error *error)
-{
-    struct rp_corpus_use *use = corpus->use;
-    pthread_mutex_lock(&use->lock);
-    struct check check = {corpus, &use->failure, use->failure.code};
-    if (check.code == 0 && !rp_mapped_guard(check_used, &check))
-        check.code = rp_mapped_lost(check.error);
-    if (check.code < 0)
-        (void)rp_fail_again(error, &use->failure);
-    pthread_mutex_unlock(&use->lock);
-    return check.code;
-}
-
 static uint64_t length_of(const struct rp_source *source, uint64_t document, bool drops_untrained)
 {
     const struct rp_index_segment *segment = rp_source_segment(source, document);
@@ -418,6 +367,59 @@ const char *rp_source_provenance(const struct rp_source *source, uint64_t docume
     (void)find(source, document + source->before_range, &place); /* else the path is the index's */
     *number_out = place.in_shard;
     return place.shard->path;
+}
+
+/* ---- revalidating ---------------------------------------------------------------------------- */
+
+/* *checked is the index that was checked last: all segments of a corpus index share one. */
+static int revalidate(const struct rp_index_segment *segment, const struct rp_index **checked,
+                      struct rp_error *error)
+{
+    int code = segment->opened ? rp_shard_revalidate(segment->opened, error) : 0;
+    if (code < 0 || !segment->index || segment->index == *checked)
+        return code;
+    *checked = segment->index;
+    return rp_index_revalidate(segment->index, error);
+}
+
+/* The arguments and the result of check_used, which runs under a guard. */
+struct check {
+    const struct rp_corpus *corpus;
+    struct rp_error *error;
+    int code;
+};
+
+static void check_used(void *argument)
+{
+    struct check *check = argument;
+    const struct rp_corpus *corpus = check->corpus;
+    const struct rp_index *checked = NULL;
+    for (uint32_t i = 0; i < rp_div_up(corpus->segment_count, 64); i++) {
+        uint64_t used = rp_a64_load_relaxed(&corpus->use->used[i]);
+        if (used)
+            rp_a64_and_relaxed(&corpus->use->used[i], ~used);
+        for (uint64_t left = used; left; left &= left - 1) {
+            uint32_t number = 64 * i + (uint32_t)__builtin_ctzll(left);
+            check->code = revalidate(corpus->segments[number], &checked, check->error);
+            if (check->code < 0)
+                return;
+        }
+    }
+}
+
+/* A check forgets what it finds: used bits, verified bits of pages, stamps. So a thread that comes
+ * meanwhile waits for its result. A lost page must not end the thread while it has the lock. */
+int rp_corpus_revalidate(const struct rp_corpus *corpus, struct rp_error *error)
+{
+    struct rp_corpus_use *use = corpus->use;
+    pthread_mutex_lock(&use->lock);
+    struct check check = {corpus, &use->failure, use->failure.code};
+    if (check.code == 0 && !rp_mapped_guard(check_used, &check))
+        check.code = rp_mapped_lost(check.error);
+    if (check.code < 0)
+        (void)rp_fail_again(error, &use->failure);
+    pthread_mutex_unlock(&use->lock);
+    return check.code;
 }
 
 /* ---- masks ----------------------------------------------------------------------------------- */

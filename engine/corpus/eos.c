@@ -7,26 +7,29 @@
 #include "base/bits.h"
 #include "corpus/corpus_struct.h"
 
-/* Fewer than TOKENS_LEAST are not judged. Documents are too long if their mean is MEAN_MOST, or
- * FEW_MEAN_MOST in a shard of at most FEW; too short if every SHORT_MEAN-th token is an
- * EOS. A library of whole books has documents of about 100,000 tokens. */
-#define TOKENS_LEAST 50000u
-#define MEAN_MOST 262144u
+/* A source of fewer tokens is not judged. */
+#define JUDGED_TOKENS_MIN 50000u
+/* Documents are too long from this mean on. A library of whole books has documents of about 100,000
+ * tokens. */
+#define LONG_MEAN 262144u
+/* The same, if a shard has at most FEW documents. */
 #define FEW 16u
-#define FEW_MEAN_MOST 8192u
+#define LONG_MEAN_OF_FEW 8192u
+/* Documents are too short below this mean. */
 #define SHORT_MEAN 8u
-#define LENGTHS_MOST 65536u /* that are examined for the longest */
+/* If a source has more documents, the longest one is not searched for. */
+#define LENGTHS_MAX 65536u
 
 static bool is_too_long(const struct rp_eos_facts *facts)
 {
     uint64_t mean = facts->tokens / facts->documents;
     bool are_few = facts->documents <= FEW * facts->shards;
-    return mean >= MEAN_MOST || (are_few && mean >= FEW_MEAN_MOST);
+    return mean >= LONG_MEAN || (are_few && mean >= LONG_MEAN_OF_FEW);
 }
 
 bool rp_eos_doubt(const struct rp_eos_facts *facts, char *text, size_t bytes)
 {
-    if (facts->eos == RP_EOS_NONE || facts->documents == 0 || facts->tokens < TOKENS_LEAST)
+    if (facts->eos == RP_EOS_NONE || facts->documents == 0 || facts->tokens < JUDGED_TOKENS_MIN)
         return false;
     double share = 100 * (double)facts->documents / (double)facts->tokens;
     if (facts->documents == 1)
@@ -79,7 +82,7 @@ bool rp_source_eos_doubt(const struct rp_source *source, char *text, size_t byte
                                  .shards = rp_source_shards(source)};
     if (!rp_eos_doubt(&facts, text, bytes))
         return false;
-    for (uint64_t d = 0; facts.documents <= LENGTHS_MOST && d < facts.documents; d++) {
+    for (uint64_t d = 0; facts.documents <= LENGTHS_MAX && d < facts.documents; d++) {
         uint64_t length = rp_source_length(source, d);
         facts.longest = rp_max_u64(facts.longest, length == UINT64_MAX ? 0 : length);
     }

@@ -46,7 +46,7 @@ static int open_tokens(struct rp_opened *opened, int *code, struct rp_error *err
 
 /* The format and its values name a field, and the expected and found values. */
 static int __attribute__((format(printf, 3, 4)))
-stale(const struct rp_opened *opened, struct rp_error *error, const char *format, ...)
+fail_stale(const struct rp_opened *opened, struct rp_error *error, const char *format, ...)
 {
     char hint[sizeof error->hint], text[160];
     va_list values;
@@ -87,12 +87,13 @@ static int check_sidecar(const struct rp_opened *opened, struct rp_error *error)
     };
     for (size_t i = 0; i < RP_ARRAY_COUNT(fields); i++)
         if (fields[i].expected != fields[i].found)
-            return stale(opened, error, "%s: expected %" PRId64 ", found %" PRId64, fields[i].field,
-                         (int64_t)fields[i].expected, (int64_t)fields[i].found);
+            return fail_stale(opened, error, "%s: expected %" PRId64 ", found %" PRId64,
+                              fields[i].field, (int64_t)fields[i].expected,
+                              (int64_t)fields[i].found);
     const char *column = opened->found.column;
     return !column || !info->column[0] || !strcmp(column, info->column)
                ? 0
-               : stale(opened, error, "column: expected %s, found %s", info->column, column);
+               : fail_stale(opened, error, "column: expected %s, found %s", info->column, column);
 }
 
 /* The .idx is not in the sidecar, so it may have changed too. */
@@ -101,14 +102,15 @@ static int check_idx(const struct rp_opened *opened, const struct rp_identity *i
 {
     const struct rp_index_record *record = &opened->found.record;
     if (record->documents != identity->documents)
-        return stale(opened, error, "documents: expected %" PRIu64 ", found %" PRIu64,
-                     record->documents, identity->documents);
+        return fail_stale(opened, error, "documents: expected %" PRIu64 ", found %" PRIu64,
+                          record->documents, identity->documents);
     if (record->idx_bytes != identity->idx_bytes)
-        return stale(opened, error, "bytes of the index: expected %" PRIu64 ", found %" PRIu64,
-                     record->idx_bytes, identity->idx_bytes);
+        return fail_stale(opened, error, "bytes of the index: expected %" PRIu64 ", found %" PRIu64,
+                          record->idx_bytes, identity->idx_bytes);
     if (!rp_hash128_equal(record->idx_sample, identity->idx_sample))
-        return stale(opened, error, "hash of the index: expected %016" PRIx64 ", found %016" PRIx64,
-                     record->idx_sample.low, identity->idx_sample.low);
+        return fail_stale(opened, error,
+                          "hash of the index: expected %016" PRIx64 ", found %016" PRIx64,
+                          record->idx_sample.low, identity->idx_sample.low);
     return 0;
 }
 
@@ -122,10 +124,10 @@ static int check_sample(const struct rp_opened *opened, const uint64_t sample[RP
             continue;
         int code = rp_shard_check_sidecar(shard, error);
         return code < 0 ? code
-                        : stale(opened, error,
-                                "hash of the block at byte %" PRIu64 ": expected %016" PRIx64
-                                ", found %016" PRIx64,
-                                block * RP_BLOCK_BYTES, shard->block_hashes[block], sample[i]);
+                        : fail_stale(opened, error,
+                                     "hash of the block at byte %" PRIu64 ": expected %016" PRIx64
+                                     ", found %016" PRIx64,
+                                     block * RP_BLOCK_BYTES, shard->block_hashes[block], sample[i]);
     }
     return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sides.h — the side columns of a corpus: what rides with a token.
+/* sides.h — the side columns of a corpus: values of each token, or of each document.
  *
  * Each shard has a file for each column (side_file.h). To the flow these are files like the
  * shards': file n of column c is number (1 + c) * shards + n, and rp_corpus_shard gives it. */
@@ -22,7 +22,8 @@ struct rp_side_info {
 };
 
 struct rp_sides {
-    uint32_t count, all; /* columns of tokens, which have files; with the columns of documents */
+    uint32_t count; /* columns of tokens, which have files; they come first */
+    uint32_t all;   /* columns of tokens and of documents */
     uint32_t shards, sources;
     const struct rp_side_file *declares; /* the first file that declares a tokenizer, or NULL */
     struct rp_side_info columns[RP_SIDES_MAX];
@@ -59,7 +60,7 @@ RP_MUST_CHECK int rp_sides_check_tokenizer(const struct rp_corpus *corpus,
 
 /** The columns of the corpus; `count` may be 0. */
 const struct rp_sides *rp_corpus_sides(const struct rp_corpus *corpus);
-/** Where the entries of a document are in the file of column c: `extent` has its tokens. */
+/** Set *out to the entries of column c for a document whose tokens are at `extent`. */
 RP_MUST_CHECK int rp_sides_extent(const struct rp_corpus *corpus, uint32_t c,
                                   const struct rp_extent *extent, struct rp_extent *out,
                                   struct rp_error *error);

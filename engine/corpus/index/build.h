@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* build.h — makes a corpus index, appends to one, or rewrites it.
  *
- * Flow: open (finds new shards), scan each shard, lay out, fill each shard, hash each part, finish.
- * Scan, fill and hash may be called from any number of threads, for different numbers; a step
- * begins when the step before it is done. The file has the same bytes whatever the order.
+ * Flow: open (finds new shards), scan each shard, lay out, write each shard, hash each part,
+ * finish. Scan, write and hash may be called from any number of threads, for different numbers; a
+ * step begins when the step before it is done. The file has the same bytes whatever the order.
  *
  * The facts of a shard come from the older index, from its sidecar, or from its tokens; these are
  * read once and leave a sidecar in the work folder, PATH.work, which is removed at the end. So

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* build_struct.h — a build and its shards. Private to build.c (finds new shards), list.c,
- * companions.c and scan.c (the facts of each shard), build_layout.c, fill.c and finish.c (write the
- * file). */
+ * companions.c and scan.c (the facts of each shard), build_layout.c, write_shard.c and finish.c
+ * (write the file). */
 #ifndef RP_CORPUS_INDEX_BUILD_STRUCT_H
 #define RP_CORPUS_INDEX_BUILD_STRUCT_H
 

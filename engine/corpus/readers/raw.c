@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* raw — headerless tokens: nanoGPT's .bin, OLMo's .npy. They have no magic, so a file is raw
- * only when somebody said so. */
+/* raw — headerless tokens: nanoGPT's .bin, OLMo's .npy. They have no magic, so a file is raw only
+ * if it was declared raw. */
 #include <string.h>
 
 #include "base/text.h"

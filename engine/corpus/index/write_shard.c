@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fill — the entries of each new shard in the index that is written (build.h). */
+/* write_shard.c — the entries of each new shard in the index that is written (build.h). */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -78,8 +78,8 @@ static void put_blocks(const struct rp_build_shard *shard, struct destination *t
     memcpy(to->blocks, from, 8 * (size_t)rp_div_up(shard->record.bytes, RP_BLOCK_BYTES));
 }
 
-static int fill_from_sidecar(const struct rp_indexing *build, const struct rp_build_shard *shard,
-                             struct destination *to, struct rp_error *error)
+static int write_from_sidecar(const struct rp_indexing *build, const struct rp_build_shard *shard,
+                              struct destination *to, struct rp_error *error)
 {
     char *work_path = shard->origin == RP_FROM_WORK ? rp_build_work_path(build, shard) : NULL;
     struct rp_opened opened;
@@ -103,8 +103,8 @@ static int fill_from_sidecar(const struct rp_indexing *build, const struct rp_bu
     return code;
 }
 
-static int fill_from_older(const struct rp_build_shard *shard, struct destination *to,
-                           struct rp_error *error)
+static int write_from_older(const struct rp_build_shard *shard, struct destination *to,
+                            struct rp_error *error)
 {
     struct rp_index_record older; /* with its place in the older segment */
     bool is_good = rp_index_get_record(shard->older, shard->older_shard, &older, NULL);
@@ -124,6 +124,6 @@ int rp_indexing_write(struct rp_indexing *build, uint64_t i, struct rp_error *er
     rp_index_encode_record(&shard->record,
                            data + parts->records + (i - source->first) * RP_INDEX_RECORD_BYTES);
     memcpy(data + parts->paths + shard->record.path_at, shard->stored, shard->stored_bytes);
-    return shard->origin == RP_FROM_OLDER ? fill_from_older(shard, &to, error)
-                                          : fill_from_sidecar(build, shard, &to, error);
+    return shard->origin == RP_FROM_OLDER ? write_from_older(shard, &to, error)
+                                          : write_from_sidecar(build, shard, &to, error);
 }
