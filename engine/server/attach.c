@@ -253,19 +253,22 @@ static bool outlives_its_consumer(const struct rp_connection *connection)
  * attach does it, so no system call is made for a living consumer: thousands may attach. */
 static void reap_dead_connections(struct rp_engine *engine)
 {
-    uint32_t ended[RP_ENDED_MAX], count;
+    uint32_t ended[RP_ENDED_MAX], count, closed;
     do {
         count = rp_loop_ended(&engine->loop, ended);
+        closed = 0;
         for (uint32_t i = 0; i < count; i++) {
             struct rp_connection *connection = &engine->peers.connections[ended[i]];
-            if (connection->fd >= 0 && connection->seat)
-                serve_doorbells(engine, connection);
+            if (connection->fd < 0 || !connection->seat)
+                continue;
+            serve_doorbells(engine, connection);
             if (outlives_its_consumer(connection)) {
                 rp_engine_close_connection(engine, connection);
                 rp_engine_check_seats(engine);
             }
+            closed += connection->fd < 0;
         }
-    } while (count == RP_ENDED_MAX);
+    } while (count == RP_ENDED_MAX && closed); /* a socket in a child is reported for ever */
 }
 
 /* The seat is attached: give it to the connection, and send WELCOME. */
