@@ -289,7 +289,7 @@ static int take_first(struct rp_compiled *compiled, const struct rp_config_stage
                                            (config->max_docs_per_row ? RP_SETS_MAX_DOCS : 0),
                                    .seq_len = config->seq_len,
                                    .align = config->align,
-                                   .window = config->window,
+                                   .window = rp_config_window(config),
                                    .spread = config->spread,
                                    .max_docs_per_row = config->max_docs_per_row,
                                    .packing = (enum rp_packing)config->packing,

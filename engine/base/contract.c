@@ -45,7 +45,8 @@ static const struct rule {
     {"packing", '=', KIND_KEY, NEVER, NULL},
     {"fill", '=', KIND_KEY, NEVER, "row_gap"},
     {"long_doc", '=', KIND_KEY, NEVER, NULL},
-    {"window", '=', KIND_KEY, NEVER, NULL},
+    {"window", '=', KIND_KEY, NEVER, "packing_buffer"},
+    {"window", '=', KIND_KEY, NEVER, "open_bins"}, /* with packing: best_fit */
     {"max_docs_per_row", '=', KIND_KEY, NEVER, NULL},
     {"block_documents", '=', KIND_KEY, NEVER, NULL},
     {"window_blocks", '=', KIND_KEY, NEVER, NULL},
@@ -123,6 +124,8 @@ static const char *key_of(const struct rule *rule)
 const char *rp_contract_key(const char *name)
 {
     const struct rule *rule = find_rule(name);
+    if (!strcmp(name, "window")) /* its two rules */
+        return "packing_buffer or open_bins";
     return rule == unknown_rule ? name : key_of(rule);
 }
 
@@ -221,13 +224,24 @@ static void name_field(struct difference *difference, const struct rp_record_pai
         snprintf(difference->name, NAME_BYTES, "%s", words);
 }
 
+/* The rule of a field: of two with its name, the second one is for packing: best_fit. */
+static const struct rule *rule_of(const char *name, const struct rp_record_pair *pair)
+{
+    const struct rule *rule = find_rule(name);
+    struct rp_field packing;
+    bool is_second = rule != unknown_rule && !strcmp(rule[1].name, name) &&
+                     rp_record_find(pair->of[0], "packing", &packing) && packing.value_bytes == 8 &&
+                     !memcmp(packing.value, "best_fit", 8);
+    return is_second ? rule + 1 : rule;
+}
+
 static struct difference describe(const struct rp_record_pair *pair)
 {
     struct difference difference = {.rule = NULL};
     const struct rp_field *field = &pair->field[pair->has[0] ? 0 : 1];
     char name[NAME_BYTES];
     difference.source = without_number(field, name);
-    difference.rule = find_rule(name);
+    difference.rule = rule_of(name, pair);
     snprintf(difference.name, NAME_BYTES, "%.*s", (int)field->name_bytes, field->name);
     copy_value(difference.had, pair->has[0], &pair->field[0]);
     copy_value(difference.has, pair->has[1], &pair->field[1]);

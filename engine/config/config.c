@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "config/key.h"
+#include "config/key_name.h"
 
 /* --sources a.bin,b.bin: every element is a source with that one shard. The first such option
  * replaces the sources of the file; further ones add to it. */
@@ -42,6 +42,7 @@ int rp_config_set(struct rp_config *config, const char *name, const char *text,
     if (code < 0)
         return code;
     rp_key_tell_older(config, key, name);
+    const struct rp_key *twin = rp_key_twin(&rp_config_key_list, name);
     uint32_t *line = &config->lines[key - rp_config_key_table];
     if (key->kind == RP_KIND_SOURCES)
         code = set_sources(config, text, *line == RP_CONFIG_OPTION, error);
@@ -49,9 +50,14 @@ int rp_config_set(struct rp_config *config, const char *name, const char *text,
         code = rp_config_set_nested(config, key, text, error);
     else
         code = rp_key_set(key, config, text, option, error);
+    if (code == 0 && twin)
+        code = rp_key_set(twin, config, text, option, error);
     if (code == 0)
-        code = rp_config_note_given(config, key, text, error);
-    if (code == 0)
-        *line = RP_CONFIG_OPTION;
-    return code;
+        code = rp_config_note_given(config, key, twin ? name : key->name, text, error);
+    if (code < 0)
+        return code;
+    *line = RP_CONFIG_OPTION;
+    if (twin)
+        config->lines[twin - rp_config_key_table] = config->window_line = RP_CONFIG_OPTION;
+    return 0;
 }

@@ -96,7 +96,9 @@ struct rp_config {
     uint32_t block_documents;  /* 1024 */
     uint32_t window_blocks;    /* 16 */
     uint32_t packing;          /* lookahead (default) | concat | best_fit */
-    uint32_t window;           /* 64 */
+    uint32_t packing_buffer;   /* 64: documents in the FIFO of lookahead */
+    uint32_t open_bins;        /* 64: open rows of best_fit */
+    uint32_t window_line;      /* their older name `window`, as in `lines`; no key */
     uint32_t row_gap;          /* pad (default) | split; an explicit pad is an error with concat */
     uint32_t long_doc;         /* split (default) | truncate | drop */
     uint32_t max_docs_per_row; /* 0 = from the lengths of the corpus (plan/docs_per_row.h) */
@@ -303,6 +305,13 @@ void rp_config_source_value_text(const struct rp_config_source *source, const ch
 /** The place of a key of a source; line 0 if it was not given. */
 struct rp_config_place rp_config_source_key_place(const struct rp_config_source *source,
                                                   const char *key);
+
+/** The size of the packing at the top: packing_buffer, or open_bins. Stages may have others. */
+uint32_t rp_config_window(const struct rp_config *config);
+
+/** Let `window`, an older name, be the key of each packing. For commands that show a config without
+ * rp_config_finish, which calls it. */
+void rp_config_settle_window(struct rp_config *config);
 
 /** Whether a stage gives a key. */
 bool rp_config_stage_gives(const struct rp_config_stage *stage, const char *key);

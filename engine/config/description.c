@@ -108,7 +108,10 @@ static int add_stages(struct rp_hasher *hasher, const struct rp_config *config)
                                             "too_long", "max_epochs", "max_tokens", "on_exhausted"};
     char value[RP_RECORD_VALUE_MAX + 1];
     for (size_t i = 0; i < RP_ARRAY_COUNT(keys); i++) {
-        rp_config_value_text(config, keys[i], value, sizeof value);
+        if (strcmp(keys[i], "window") != 0)
+            rp_config_value_text(config, keys[i], value, sizeof value);
+        else
+            snprintf(value, sizeof value, "%" PRIu32, rp_config_window(config));
         add_text(hasher, value);
     }
     for (uint32_t s = 0; s < config->source_count; s++) {
@@ -127,9 +130,14 @@ static int add_stages(struct rp_hasher *hasher, const struct rp_config *config)
     size_t bytes = TEXT_BYTES_MAX;
     char *text = rp_calloc(1, bytes);
     for (uint32_t i = 0; i < config->stages.count && text; i++) {
+        const struct rp_config_stage *stage = &config->stages.stages[i];
+        bool gives_size = stage->places[RP_STAGE_KEY_packing_buffer].line ||
+                          stage->places[RP_STAGE_KEY_open_bins].line;
         rp_config_stage_text(config, i, text, bytes);
-        add_number(hasher, config->stages.stages[i].from);
+        add_number(hasher, stage->from);
         add_text(hasher, text);
+        if (stage->window && !gives_size)
+            add_number(hasher, stage->window);
     }
     free(text);
     for (uint32_t i = 0; i < config->skip.all.count; i++) {
@@ -221,7 +229,7 @@ static void add_stream(struct rp_record_writer *writer, const struct rp_config *
     rp_contract_add(writer, "sources", "%" PRIu32, config->source_count);
     rp_contract_add(writer, "stream_version", "%" PRIu32, config->stream_version);
     if (has_window)
-        rp_contract_add(writer, "window", "%" PRIu32, config->window);
+        rp_contract_add(writer, "window", "%" PRIu32, rp_config_window(config));
     if (is_block)
         rp_contract_add(writer, "window_blocks", "%" PRIu32, config->window_blocks);
 }

@@ -419,6 +419,7 @@ int rp_config_finish(struct rp_config *config, struct rp_error *error)
                                     fill_texts,
                                     check_ranges,
                                     rp_config_check_version,
+                                    rp_config_finish_packing,
                                     check_run,
                                     finish_index,
                                     finish_sources,

@@ -25,7 +25,6 @@ struct walk {
     struct rp_config_stage *stage;
     uint32_t number;
     uint32_t seq_len, align, batch_size;
-    bool is_concat;
     uint64_t step_rows;
     uint64_t ramp_end; /* the row at which the newest ramp is over, and its stage */
     uint32_t ramp_stage;
@@ -149,27 +148,6 @@ static int check_weights(struct walk *walk)
 
 /* ---- rows and batches ------------------------------------------------------------------------ */
 
-static int check_packing(struct walk *walk)
-{
-    static const enum rp_stage_key_index of_rows[] = {RP_STAGE_KEY_window, RP_STAGE_KEY_row_gap,
-                                                      RP_STAGE_KEY_spread};
-    const struct rp_config_stage *stage = walk->stage;
-    bool was_concat = walk->is_concat;
-    if (sets(walk, RP_STAGE_KEY_packing))
-        walk->is_concat = rp_key_is(&rp_stage_key_table[RP_STAGE_KEY_packing], stage, "concat");
-    for (size_t i = 0; i < RP_ARRAY_COUNT(of_rows) && walk->is_concat; i++)
-        if (sets(walk, of_rows[i]))
-            return rp_key_fail(place_of(walk, of_rows[i]), rp_stage_key_table[of_rows[i]].name,
-                               "leave it out, or choose another packing", walk->error,
-                               "packing is concat in stage %u, which has none", walk->number);
-    if (walk->number > 0 && was_concat && !walk->is_concat &&
-        (!sets(walk, RP_STAGE_KEY_window) || !sets(walk, RP_STAGE_KEY_row_gap)))
-        return FAIL_STAGE(walk, packing, "add `window` and `row_gap` to the stage",
-                          "stage %u follows packing: concat, which has neither of them",
-                          walk->number);
-    return 0;
-}
-
 static int check_rows(struct walk *walk)
 {
     const struct rp_config_stage *stage = walk->stage;
@@ -196,7 +174,7 @@ static int check_rows(struct walk *walk)
         return FAIL_STAGE(walk, max_docs_per_row, NULL,
                           "expected %u … %u (group and seq_len of stage %u), found %u", group,
                           walk->seq_len, walk->number, most);
-    return check_packing(walk);
+    return 0;
 }
 
 /* Stage 0 has the sizes of the config. */
@@ -388,7 +366,6 @@ int rp_config_finish_stages(struct rp_config *config, struct rp_error *error)
                         .align = config->align,
                         .batch_size = config->batch_size,
                         .step_rows = config->global_batch_size,
-                        .is_concat = RP_KEY_IS(config, packing, "concat"),
                         .error = error};
     bool sets_rows = config->stages.count &&
                      (config->stages.stages[0].places[RP_STAGE_KEY_seq_len].line ||

@@ -50,8 +50,8 @@ static char *escape(const char *text)
     return out;
 }
 
-int rp_config_note_given(struct rp_config *config, const struct rp_key *key, const char *text,
-                         struct rp_error *error)
+int rp_config_note_given(struct rp_config *config, const struct rp_key *key, const char *name,
+                         const char *text, struct rp_error *error)
 {
     bool is_word = key->words && rp_word_index(key->words, text) >= 0;
     bool is_path = (key->kind == RP_KIND_PATH && !is_word) || rp_key_is_program_path(key, text);
@@ -60,7 +60,7 @@ int rp_config_note_given(struct rp_config *config, const struct rp_key *key, con
                                                : strdup(text);
     char *escaped = value ? escape(value) : NULL;
     char *given = escaped ? rp_asprintf("%s" RP_KEPT_LINE "%s %s\n",
-                                        config->given ? config->given : "", key->name, escaped)
+                                        config->given ? config->given : "", name, escaped)
                           : NULL;
     free(value);
     free(escaped);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* key.h — the table of all keys, which the YAML reader, the options, the defaults, the range checks
- * and the help are made of. Private to engine/config, and to
- * declared.c, which expands patterns of files as a config does.
+ * and the help are made of. Private to engine/config, and to declared.c, which expands patterns of
+ * files as a config does.
  *
  * A default (`standard`) in parentheses is a text for people: the field starts as zero and is set
  * later. */
@@ -81,8 +81,9 @@ enum rp_key_kind {
       "blocks that are mixed with each other (shuffle: block)")                                    \
     X(packing, packing, CHOICE, "lookahead|concat|best_fit", "lookahead", 0, 0,                    \
       "how documents become rows")                                                                 \
-    X(window, window, COUNT, NULL, "64", 1, 4096,                                                  \
-      "documents to choose from (lookahead), or open rows (best_fit)")                             \
+    X(packing_buffer, packing_buffer, COUNT, NULL, "64", 1, 4096,                                  \
+      "documents to choose from (packing: lookahead)")                                             \
+    X(open_bins, open_bins, COUNT, NULL, "64", 1, 4096, "open rows (packing: best_fit)")           \
     X(row_gap, row_gap, CHOICE, "pad|split", "pad", 0, 0,                                          \
       "last gap of a row: padding, or a document cut to fit")                                      \
     X(long_doc, long_doc, CHOICE, "split|truncate|drop", "split", 0, 0,                            \
@@ -264,8 +265,9 @@ enum rp_key_kind {
     X(seq_len, seq_len, LENGTH, NULL, "(as before)", 1, 1u << 24, "tokens in a row")               \
     X(packing, packing, CHOICE, "lookahead|concat|best_fit", "(as before)", 0, 0,                  \
       "how documents become rows")                                                                 \
-    X(window, window, COUNT, NULL, "(as before)", 1, 4096,                                         \
-      "documents to choose from (lookahead), or open rows (best_fit)")                             \
+    X(packing_buffer, packing_buffer, COUNT, NULL, "(as before)", 1, 4096,                         \
+      "documents to choose from (packing: lookahead)")                                             \
+    X(open_bins, open_bins, COUNT, NULL, "(as before)", 1, 4096, "open rows (packing: best_fit)")  \
     X(row_gap, row_gap, CHOICE, "pad|split", "(as before)", 0, 0, "last gap of a row")             \
     X(spread, spread, COUNT, NULL, "(as before)", 1, 1024,                                         \
       "documents longer than a row whose rows alternate")                                          \
@@ -389,15 +391,6 @@ int rp_key_fail(struct rp_key_place place, const char *key, const char *hint,
 /** -ENOMEM, while a config is read. */
 int rp_key_no_memory(struct rp_error *error);
 
-/** Find the key of that name, or of an older name; dashes count as underscores. An unknown name is
- * an error that names the nearest key. */
-RP_MUST_CHECK int rp_key_find(const struct rp_key_list *list, const char *name,
-                              struct rp_key_place place, const struct rp_key **key_out,
-                              struct rp_error *error);
-
-/** Log the name of a key that was found by an older one. */
-void rp_key_tell_older(const struct rp_config *config, const struct rp_key *key, const char *name);
-
 /** Set the field of `key` in `object` from one text. Not for the kinds SHARDS and SOURCES. */
 RP_MUST_CHECK int rp_key_set(const struct rp_key *key, void *object, const char *text,
                              struct rp_key_place place, struct rp_error *error);
@@ -434,9 +427,9 @@ char *rp_config_path_behind(const char *directory, const char *path);
 /** Is it a command whose program is a path, and not a name to be looked up in PATH? */
 bool rp_key_is_program_path(const struct rp_key *key, const char *text);
 
-/** Note the value that an option has set, for rp_config_kept_text (given.c). */
+/** Note the value that an option has set by a name of a key, for rp_config_kept_text (given.c). */
 RP_MUST_CHECK int rp_config_note_given(struct rp_config *config, const struct rp_key *key,
-                                       const char *text, struct rp_error *error);
+                                       const char *name, const char *text, struct rp_error *error);
 
 /** Set the keys of a stream, but for those that options have set (yaml.c). */
 RP_MUST_CHECK int rp_config_read_stream(struct rp_config *config,
@@ -461,6 +454,8 @@ RP_MUST_CHECK int rp_config_check_version(struct rp_config *config, struct rp_er
 bool rp_config_fits_each_version(const struct rp_config *config);
 /** Check the keys of version 2 that are in no stage, and set defaults of the sources. */
 RP_MUST_CHECK int rp_config_finish_version(struct rp_config *config, struct rp_error *error);
+/** Check the packing of each stage, and set its size (finish_packing.c). */
+RP_MUST_CHECK int rp_config_finish_packing(struct rp_config *config, struct rp_error *error);
 /** Compile stages and skips to rows (finish_stages.c). */
 RP_MUST_CHECK int rp_config_finish_stages(struct rp_config *config, struct rp_error *error);
 /** Set `sides` (finish_sides.c). */

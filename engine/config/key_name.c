@@ -4,9 +4,11 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "config/key.h"
+#include "config/key_name.h"
 
 #define CORPUS "corpus"
+#define OLDER_SIZE "window" /* the size of each packing */
+#define SECOND_SIZE "open_bins"
 
 /* A key may be typed batch-size or batch_size. */
 static void undashed(char out[RP_TEXT_WORD_MAX], const char *name)
@@ -25,6 +27,7 @@ const struct rp_config_older_name rp_config_older_names[] = {
     {"drop_unmasked", "drop_untrained"},
     {"replicas", "consumers_per_rank"},
     {"fill", "row_gap"},
+    {OLDER_SIZE, "packing_buffer"}, /* and the key SECOND_SIZE */
     {NULL, NULL},
 };
 
@@ -43,10 +46,13 @@ void rp_key_tell_older(const struct rp_config *config, const struct rp_key *key,
 {
     char wanted[RP_TEXT_WORD_MAX];
     undashed(wanted, name);
+    const char *more = strcmp(wanted, OLDER_SIZE) ? ""
+                                                  : ", or, with packing: best_fit, `" SECOND_SIZE
+                                                    "`";
     if (strcmp(wanted, key->name) != 0 && strcmp(wanted, CORPUS) != 0 && !config->is_kept)
         rp_log(RP_LOG_WARNING,
-               "config: `%s` is now `%s`; the next version does not read the older name", wanted,
-               key->name);
+               "config: `%s` is now `%s`%s; the next version does not read the older name", wanted,
+               key->name, more);
 }
 
 size_t rp_key_index(const struct rp_key_list *list, const char *name)
@@ -57,12 +63,20 @@ size_t rp_key_index(const struct rp_key_list *list, const char *name)
     return i;
 }
 
+const struct rp_key *rp_key_twin(const struct rp_key_list *list, const char *name)
+{
+    size_t i = rp_key_index(list, SECOND_SIZE);
+    return i < list->count && !strcmp(name, OLDER_SIZE) ? &list->keys[i] : NULL;
+}
+
 int rp_key_find(const struct rp_key_list *list, const char *name, struct rp_key_place place,
                 const struct rp_key **key_out, struct rp_error *error)
 {
     char wanted[RP_TEXT_WORD_MAX];
     undashed(wanted, name);
-    size_t found = rp_key_index(list, newer(wanted));
+    size_t found = rp_key_index(list, wanted);
+    if (found == list->count)
+        found = rp_key_index(list, newer(wanted));
     *key_out = &list->keys[found];
     if (found < list->count)
         return 0;

@@ -90,9 +90,12 @@ struct rp_config_stage {
     uint64_t ramp; /* rows */
     uint64_t global_batch_size;
     uint32_t batch_size;
-    uint32_t seq_len, align, packing, window, row_gap, spread, max_docs_per_row;
+    uint32_t seq_len, align, packing, packing_buffer, open_bins, row_gap, spread, max_docs_per_row;
     struct rp_config_deal deal;
-    /* once the config is finished: its first row and step, and the values in force */
+    bool has_window; /* packing_buffer and open_bins were set by their older name, `window` */
+    /* Once the config is finished: the size of its packing, if the stage gives or changes it, else
+     * 0; its first row and step, and the values in force. */
+    uint32_t window;
     uint64_t from, first_step, step_rows, batch_rows; /* batch_rows: over all ranks */
 };
 

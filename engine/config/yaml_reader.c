@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "config/key_name.h"
+
 struct rp_key_place rp_yaml_place(const struct rp_yaml *reader, const yaml_node_t *node)
 {
     if (reader->stream) /* its text is one line of its own */
@@ -42,25 +44,47 @@ int rp_yaml_text(struct rp_yaml *reader, const yaml_node_t *node, const char *ke
     return 0;
 }
 
-/* Look up the key of a pair, and mark it as seen. */
-static int read_key(struct rp_yaml *reader, const struct rp_key_list *list,
-                    const yaml_node_pair_t *pair, bool *seen, const struct rp_key **key)
+/* Look up the keys that a pair sets, one or two, and mark them as seen. */
+static int read_keys(struct rp_yaml *reader, const struct rp_key_list *list,
+                     const yaml_node_pair_t *pair, bool *seen, const struct rp_key *keys[2])
 {
     const yaml_node_t *node = rp_yaml_at(reader, pair->key);
     struct rp_key_place place = rp_yaml_place(reader, node);
     const char *name = NULL;
     int code = rp_yaml_text(reader, node, "key", &name);
     if (code == 0)
-        code = rp_key_find(list, name, place, key, reader->error);
+        code = rp_key_find(list, name, place, &keys[0], reader->error);
     if (code < 0)
         return code;
-    size_t number = (size_t)(*key - list->keys);
-    if (seen[number])
-        return rp_key_fail(place, name, "keep one of the two", reader->error,
-                           "the key is given twice");
-    seen[number] = true;
-    rp_key_tell_older(reader->config, *key, name);
+    keys[1] = rp_key_twin(list, name);
+    for (size_t i = 0; i < 2 && keys[i]; i++) {
+        size_t number = (size_t)(keys[i] - list->keys);
+        if (seen[number])
+            return rp_key_fail(place, name, "keep one of the two", reader->error,
+                               "the key is given twice");
+        seen[number] = true;
+    }
+    rp_key_tell_older(reader->config, keys[0], name);
     return 0;
+}
+
+/* Both sizes of packings have been set by one value. */
+static void note_window(struct rp_yaml *reader, const struct rp_key_list *list, void *object,
+                        uint32_t line)
+{
+    if (list->keys == rp_stage_key_table)
+        ((struct rp_config_stage *)object)->has_window = true;
+    else if (reader->config->window_line != RP_CONFIG_OPTION)
+        reader->config->window_line = line;
+}
+
+static int set_value(struct rp_yaml *reader, const struct rp_key_list *list,
+                     const struct rp_key *key, void *object, const yaml_node_t *value)
+{
+    int code = reader->value(reader, key, object, value);
+    return code < 0 || list->keys == rp_config_key_table
+               ? code
+               : rp_key_check(key, object, rp_yaml_place(reader, value), reader->error);
 }
 
 int rp_yaml_mapping(struct rp_yaml *reader, const yaml_node_t *node, const struct rp_key_list *list,
@@ -70,19 +94,19 @@ int rp_yaml_mapping(struct rp_yaml *reader, const yaml_node_t *node, const struc
     RP_ASSERT(list->count <= RP_CONFIG_KEYS_MAX);
     for (yaml_node_pair_t *pair = node->data.mapping.pairs.start;
          pair < node->data.mapping.pairs.top; pair++) {
-        const struct rp_key *key;
-        int code = read_key(reader, list, pair, seen, &key);
-        if (code < 0)
-            return code;
+        const struct rp_key *keys[2] = {NULL, NULL};
+        int code = read_keys(reader, list, pair, seen, keys);
         const yaml_node_t *value = rp_yaml_at(reader, pair->value);
         struct rp_key_place place = rp_yaml_place(reader, value);
-        code = reader->value(reader, key, object, value);
-        if (code == 0 && list->keys != rp_config_key_table)
-            code = rp_key_check(key, object, place, reader->error);
+        for (size_t i = 0; i < 2 && keys[i] && code == 0; i++) {
+            code = set_value(reader, list, keys[i], object, value);
+            if (places)
+                places[keys[i] - list->keys] = (struct rp_config_place){place.line, place.column};
+        }
         if (code < 0)
             return code;
-        if (places)
-            places[key - list->keys] = (struct rp_config_place){place.line, place.column};
+        if (keys[1])
+            note_window(reader, list, object, place.line);
     }
     return 0;
 }

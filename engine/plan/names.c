@@ -31,6 +31,11 @@ const char *rp_packing_name(enum rp_packing packing)
     return NAME(names, packing);
 }
 
+const char *rp_plan_window_name(enum rp_packing packing)
+{
+    return packing == RP_PACKING_BEST_FIT ? "open_bins" : "packing_buffer";
+}
+
 const char *rp_plan_row_gap_name(enum rp_row_gap row_gap)
 {
     static const char *const names[] = {"pad", "split"};

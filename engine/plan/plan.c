@@ -90,7 +90,8 @@ static int check_token_bytes(const struct rp_plan_config *config, uint32_t sourc
     uint64_t bytes = rp_state_bytes_max(config, source_count);
     if (bytes <= UINT32_MAX)
         return 0;
-    return rp_fail(error, -RP_E_CONFIG, "lower window, max_docs_per_row or lanes",
+    return rp_fail(error, -RP_E_CONFIG,
+                   "lower packing_buffer or open_bins, max_docs_per_row, or lanes",
                    "a state token of this configuration could take %" PRIu64
                    " bytes; at most %" PRIu32 " are possible",
                    bytes, UINT32_MAX);

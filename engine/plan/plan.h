@@ -308,6 +308,8 @@ struct rp_plan_source_word rp_plan_source_word(const struct rp_plan_source *sour
 const char *rp_shuffle_name(enum rp_shuffle shuffle);
 const char *rp_packing_name(enum rp_packing packing);
 const char *rp_plan_row_gap_name(enum rp_row_gap row_gap);
+/** The key of `window` of a packing: packing_buffer, or open_bins. */
+const char *rp_plan_window_name(enum rp_packing packing);
 const char *rp_long_doc_name(enum rp_long_doc long_doc);
 
 #endif

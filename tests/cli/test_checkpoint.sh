@@ -10,7 +10,7 @@ damage() { printf '\x77' | dd of="$1" bs=1 seek="$2" conv=notrunc status=none; }
 name() { printf 'run/checkpoint-%012d.rpc' "$1"; }
 
 # --- only the golden file
-status 0 'next row|56 tokens in rows 7 to 9|lookahead, window 8|796704537621|run: golden-1' \
+status 0 'next row|56 tokens in rows 7 to 9|, packing_buffer 8|796704537621|run: golden-1' \
     "$ringpack" checkpoint show "$golden/checkpoint-v1.rpc"
 status 0 '1 checked, 0 damaged' "$ringpack" checkpoint verify "$golden/checkpoint-v1.rpc"
 json show "$golden/checkpoint-v1.rpc"

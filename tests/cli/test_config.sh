@@ -136,6 +136,18 @@ status 0 "\`fill\` is now \`row_gap\`|stage.yaml: fine" \
     "$ringpack" config check -c stage.yaml
 { cat gap.yaml; echo 'fill: split'; } >both-names.yaml
 refuses "given twice" "$ringpack" config check -c both-names.yaml
+# `window` is the older name of two keys: of the one of the packing.
+for names in "lookahead packing_buffer open_bins" "best_fit open_bins packing_buffer"; do
+    read -r packing size other <<<"$names"
+    { cat one.yaml; printf 'packing: %s\n' "$packing"; } >packing.yaml
+    { cat packing.yaml; echo "$size: 8"; } >size.yaml
+    { cat packing.yaml; echo "window: 8"; } >window.yaml
+    { cat packing.yaml; echo "$other: 8"; } >other.yaml
+    status 1 "$size: must stay" "$ringpack" config diff packing.yaml size.yaml
+    status 0 "\`window\` is now \`packing_buffer\`, or, with packing: best_fit, \`open_bins\`" \
+        "$ringpack" config diff size.yaml window.yaml
+    refuses "$other: it is the size of packing" "$ringpack" config check -c other.yaml
+done
 # A difference far behind in a value.
 many() { printf 'skip: {rows: [%s %s]}\n' "$(seq -s, 10 10 20000)," "$1"; }
 { cat one.yaml; many 30001; } >rows.yaml

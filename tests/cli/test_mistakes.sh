@@ -43,7 +43,7 @@ status 0 'rows' "$ringpack" plan -c c.yaml --seq-len 8000
 status 0 'rows' "$ringpack" plan -c c.yaml --seq-len 8Ki
 
 # --- numbers that are too large are refused with their range, empty lists as empty
-for pair in 'seq-len 99999999999 1 … 16777216' 'window 100000000000 1 … 4096' \
+for pair in 'seq-len 99999999999 1 … 16777216' 'open-bins 100000000000 1 … 4096' \
     'seed 99999999999999999999999 0 … 18446744073709551615'; do
     read -r key value range <<<"$pair"
     refuses "expected $range, found \`$value\`" "$ringpack" plan -c c.yaml --$key $value

@@ -29,7 +29,7 @@ sources:
 - {path: b.bin, weight: 0.25}
 seq_len: 120
 batch_size: 4
-window: 16
+packing_buffer: 16
 YAML
 
 "$ringpack" plan -c c.yaml --json >report
@@ -67,8 +67,9 @@ is rows 0 "$(field "r['rows']")"
 "$ringpack" plan -c c.yaml >report
 grep -q 'efficiency  *100.000 %' report || fail "$(cat report)"
 refuses 'seq_len: expected 1 … 16777216, found 0' "$ringpack" plan -c c.yaml --seq-len 0
-sed s/window/widnow/ c.yaml >typo.yaml
-refuses 'typo.yaml:5:1: widnow: unknown key; did you mean `window`?' "$ringpack" plan -c typo.yaml
+sed s/packing_buffer/packing_bufer/ c.yaml >typo.yaml
+refuses 'typo.yaml:5:1: packing_bufer: unknown key; did you mean `packing_buffer`?' \
+    "$ringpack" plan -c typo.yaml
 refuses 'absent.yaml' "$ringpack" plan -c absent.yaml
 refuses "--rows" "$ringpack" plan -c c.yaml --rows none
 echo "ringpack plan: as expected"

@@ -49,7 +49,7 @@ eos_id: 300
 deal: {window: 32, step: 8, tier: 4, order: middle, cost: 64}
 stages:
   - until: 10 steps
-  - {until: 40 steps, weights: {one: 3, two: 1}, ramp: 100, window: 8}
+  - {until: 40 steps, weights: {one: 3, two: 1}, ramp: 100, packing_buffer: 8}
   - seq_len: 1024
 skip: {steps: [2-4], rows: [101]}
 checkpoint_dir: mine

@@ -8,7 +8,7 @@ Stages and deals are drawn in the oracle's words; stream2_kit.py writes them int
 
 import collections
 
-from stream2_kit import Stream2, deal_keys, stage_config
+from stream2_kit import Stream2, deal_keys, stages_config
 
 BOS, EOS = 49998, 49997  # no token of a corpus, and below the limit of u16
 ORDERS = ["descending", "middle", "wave", "late_wave"]
@@ -284,7 +284,7 @@ def draw_stages(rng, config, group, step, ends):
     present = {name: own for name, own in ends.items() if name in names and group == 1}
     add_growth(rng, stages, present)
     drawn["sources that join"] += len(stages) > 1 and 0 in weight.values()
-    return [stage_config(number, stage) for number, stage in enumerate(stages)]
+    return stages_config(stages)
 
 
 def with_calendar(rng, config, ends):

@@ -144,13 +144,13 @@ def expected(corpora):
 def make(program, corpora, folder):
     """Make loaders over the first source; all are closed at the end."""
     import ringpack
-    from stream_oracle import KEYS
+    from stream_oracle import KEYS, keys_of
 
     loaders = []
 
     def make_loader(**changes):
         known = {"run_dir": folder, "corpus": corpora[0], "batch_size": 3, "profile": "full"}
-        loaders.append(ringpack.Loader(**{**known, **KEYS, **changes}))
+        loaders.append(ringpack.Loader(**keys_of({**known, **KEYS, **changes})))
         return loaders[-1]
 
     yield make_loader

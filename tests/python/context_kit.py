@@ -24,7 +24,7 @@ def group(corpus, run_dir, size, *, split="row", align=None, **options):
     """The loader of whole rows, and the one of each process of the group, on two engines."""
     align = {"align": align} if align else {}
     keys = {"corpus": corpus, "seq_len": LENGTH, "batch_size": ROWS, "seed": 5, "run_dir": run_dir}
-    keys = {**keys, "profile": "full", "window": 4, "num_epochs": 1, **align, **options}
+    keys = {**keys, "profile": "full", "packing_buffer": 4, "num_epochs": 1, **align, **options}
     with contextlib.ExitStack() as stack:
         loaders = [
             stack.enter_context(

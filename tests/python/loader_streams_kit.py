@@ -9,7 +9,7 @@ import threading
 import pytest
 import ringpack
 from stream_kit import PATIENCE
-from stream_oracle import KEYS, Expected, assert_batch
+from stream_oracle import KEYS, Expected, assert_batch, keys_of
 
 STREAMS = {"train": {}, "eval": {"num_epochs": 1}, "other": {"num_epochs": 1, "batch_size": 4}}
 CHANGES_SEQ_LEN = [{"until": "row 6"}, {"seq_len": 64}]
@@ -65,7 +65,8 @@ def serve(folder, corpora, program):
 
     def start(of=program, streams=None, **changes):
         own = streams or {**STREAMS, "eval": {"num_epochs": 1, "corpus": corpora[1]}}
-        keys = {**KEYS, "corpus": corpora[0], "batch_size": 3, "profile": "full", **changes}
+        keys = {**KEYS, "corpus": corpora[0], "batch_size": 3, "profile": "full"}
+        keys = keys_of({**keys, **changes})
         config = {"run": "served", "run_dir": str(folder), **keys, "streams": own}
         path = folder / "config.yaml"
         path.write_text(json.dumps(config))

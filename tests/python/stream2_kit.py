@@ -12,6 +12,7 @@ from stream2_calendar import compile_rows
 from stream2_source import ORDERS, TOO_LONG
 from stream2_state import save_token
 from state import hash128
+from stream_oracle import SIZE_KEYS, keys_of
 
 SOURCES_AT = 320  # in a token of version 4
 PRINTS_BYTES = 24  # sampled, full, selection: first in the record of a source
@@ -175,9 +176,12 @@ class Stream2:
             self.source_config(source, made)
             for source, made in zip(self.sources, self.corpus.sources)
         ]
-        if "fill" in keys:  # the key of that field
-            keys["row_gap"] = keys.pop("fill")
-        keys["stages"] = [stage_config(n, stage) for n, stage in enumerate(self.stages)]
+        window = keys.get("window")
+        keys = keys_of(keys)
+        if window and inherits_size(self.stages):
+            keys.pop(SIZE_KEYS[keys.get("packing", "lookahead")])
+            keys["window"] = window
+        keys["stages"] = stages_config(self.stages)
         if self.skip:
             keys["skip"] = {"rows": [f"{first}-{end}" for first, end in ranges(self.skip)]}
         return keys
@@ -198,8 +202,31 @@ class Stream2:
         return own
 
 
-def stage_config(number, stage):
-    """A stage as a config has it."""
+def packings_of(stages):
+    found = ["lookahead"]
+    for stage in stages:
+        found.append(stage.get("packing", found[-1]))
+    return found[1:]
+
+
+def inherits_size(stages):
+    """Whether a stage of another packing keeps the number of the size before it. A config needs
+    `window` for that, the older name of both sizes."""
+    packings = packings_of(stages)
+    return any(
+        before != packing and packing in SIZE_KEYS and "window" not in stage
+        for before, packing, stage in zip(packings, packings[1:], stages[1:])
+    )
+
+
+def stages_config(stages):
+    """Stages as a config has them."""
+    names = dict.fromkeys(SIZE_KEYS, "window") if inherits_size(stages) else SIZE_KEYS
+    sizes = [names.get(packing) for packing in packings_of(stages)]
+    return [stage_config(n, stage, sizes[n]) for n, stage in enumerate(stages)]
+
+
+def stage_config(number, stage, size):
     own = {}
     if "until" in stage:
         what, n = stage["until"]
@@ -210,7 +237,7 @@ def stage_config(number, stage):
         return own
     for name in *STAGE_KEYS, *SIZES:
         if name in stage:
-            own["row_gap" if name == "fill" else name] = stage[name]
+            own[{"fill": "row_gap", "window": size}.get(name, name)] = stage[name]
     if "deal" in stage:
         own["deal"] = "off" if stage["deal"] is None else deal_keys(stage["deal"])
     if "weight" in stage:

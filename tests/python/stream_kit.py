@@ -22,7 +22,7 @@ import numpy
 import ringpack
 from state import hash128, row_digest, save_token
 from stream import Plan, Spec, count_rows
-from stream_oracle import INPUTS, Expected
+from stream_oracle import INPUTS, Expected, keys_of
 
 PATIENCE = 600  # seconds until a test gives up; no working wait takes that long
 LONG = os.environ.get("RP_LONG") == "1"  # the heavy variants too
@@ -208,9 +208,7 @@ class Stream(Expected):
         own = {key: value for key, value in self.keys.items() if not unused.get(key)}
         if self.spec.shuffle != "block":
             del own["block_documents"], own["window_blocks"]
-        if "fill" in own:  # the key of that field
-            own["row_gap"] = own.pop("fill")
-        return {**own, "sources": self.sources}
+        return {**keys_of(own), "sources": self.sources}
 
     def state(self, row, like):
         """The state token at `row`. The corpus's fingerprints are `like`'s, the engine's."""

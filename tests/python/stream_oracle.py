@@ -20,7 +20,21 @@ INPUTS = {
     "max_docs_per_row": 6,
     "num_epochs": 2,
 }
-KEYS = {"row_gap" if name == "fill" else name: value for name, value in INPUTS.items()}
+SIZE_KEYS = {"lookahead": "packing_buffer", "best_fit": "open_bins"}  # concat has none
+
+
+def keys_of(fields):
+    """The keys of a config for fields of a stream, or for keys whose `packing` was replaced."""
+    sizes = [fields[name] for name in ("window", *SIZE_KEYS.values()) if name in fields]
+    keys = {k: v for k, v in fields.items() if k not in ("fill", "window", *SIZE_KEYS.values())}
+    if "fill" in fields:
+        keys["row_gap"] = fields["fill"]
+    if sizes and keys.get("packing", "lookahead") in SIZE_KEYS:
+        keys[SIZE_KEYS[keys.get("packing", "lookahead")]] = sizes[-1]
+    return keys
+
+
+KEYS = keys_of(INPUTS)
 IGNORED = -100
 
 

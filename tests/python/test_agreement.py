@@ -14,13 +14,13 @@ import pytest
 import ringpack
 from ringpack import CheckpointMismatchError
 from ringpack._ranks import check_agreement
-from stream_oracle import KEYS, write_megatron
+from stream_oracle import KEYS, keys_of, write_megatron
 
 BLOCK = {"shuffle": "block", "block_documents": 8, "window_blocks": 2}
 SHAPE = {"batch_size": 3, "sections": "labels,provenance"}
 BASE = {**KEYS, **BLOCK, **SHAPE, "lanes": 1, "pad_id": 0}
 STREAM = {  # key -> another value
-    **{"seed": 8, "seq_len": 49, "packing": "best_fit", "window": 9, "row_gap": "split"},
+    **{"seed": 8, "seq_len": 49, "packing": "best_fit", "packing_buffer": 9, "row_gap": "split"},
     **{"long_doc": "truncate", "max_docs_per_row": 5, "num_epochs": 3, "lanes": 2},
     **{"shuffle": "document", "block_documents": 9, "window_blocks": 3},
 }
@@ -74,7 +74,7 @@ def shelves(program, tmp_path_factory):
 @pytest.fixture
 def serve(program, folder, engines):
     def start(run, corpus, wait=True, **changes):
-        keys = {**BASE, "run": run, "sources": corpus, **changes}
+        keys = keys_of({**BASE, "run": run, "sources": corpus, **changes})
         if keys["shuffle"] != "block":
             del keys["block_documents"], keys["window_blocks"]
         return engines(program, folder, keys, wait=wait)
@@ -175,7 +175,7 @@ def test_each_field_alone_is_refused_by_name(
 def test_the_cases_are_all_fields(serve, attach, shelves):
     serve("job", shelves["base"])
     found = {name.split("].")[-1] for name in fields(attach("job"))}
-    found = {"row_gap" if name == "fill" else name for name in found}
+    found = set(keys_of({**dict.fromkeys(found), "packing": "lookahead"}))
     known = {*STREAM, *DELIVERY, "documents", "weight", "sources", "corpus_sampled", "corpus_full"}
     assert found == known | {"stream_version", "tokenizer"}  # the former has one value
 

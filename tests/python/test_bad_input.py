@@ -291,7 +291,7 @@ OTHER = {  # a config key that is part of the stream, and another value of it
     "fill": ("pad", "split"),
     "shuffle": ("document", "none"),
     "long_doc": ("split", "drop"),
-    "window": (64, 65),
+    "packing_buffer": (64, 65),
     "lanes": (1, 2),
     "max_docs_per_row": (32, 31),
 }
@@ -369,7 +369,7 @@ def test_a_state_of_many_lanes(program, folder):
     documents = [generator.integers(0, 30000, n) for n in generator.integers(1, 90, 60000)]
     path = write_megatron(folder / "lanes", documents, "u16")
     config = {**VERSION_1, "sources": [path], "seq_len": 2048, "batch_size": 1}
-    config |= {"num_epochs": "endless", "window": 4096}
+    config |= {"num_epochs": "endless", "packing_buffer": 4096}
     config |= {"prefetch_bytes": "1mb", "prefetch_factor": 2}
     engine = Engine(program, folder, {**config, "lanes": 9})
     try:
@@ -383,7 +383,7 @@ def test_a_state_of_many_lanes(program, folder):
             assert [batches[0]["input_ids"].tolist() for batches in ranks.turns(3)] == wanted
     finally:
         engine.kill()
-    keys = {"window": 4096, "lanes": 1024, **VERSION_1}
+    keys = {"packing_buffer": 4096, "lanes": 1024, **VERSION_1}
     refused_serve(program, folder, path, "state", "lanes", **keys)
 
 

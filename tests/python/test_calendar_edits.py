@@ -18,7 +18,7 @@ BASE = {
     "seq_len": 64,
     "batch_size": 2,
     "global_batch_size": 4,
-    "window": 4,
+    "packing_buffer": 4,
     "spread": 2,
     "profile": "full",
     "stages": [

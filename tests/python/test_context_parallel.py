@@ -115,7 +115,7 @@ def test_profiles_for_megatron_and_maxtext(monkeypatch, program, corpus, folder)
     )
     monkeypatch.setattr(utils, "tex", kernel, raising=False)
     monkeypatch.setattr(utils, "is_te_min_version", lambda _: True)
-    more = {"profile": "megatron_thd", "return_type": "torch", "window": 4, "seed": 5}
+    more = {"profile": "megatron_thd", "return_type": "torch", "packing_buffer": 4, "seed": 5}
     keys = {"corpus": corpus, "seq_len": LENGTH, "batch_size": ROWS, "run_dir": folder}
     names = ["tokens", "labels", "loss_mask", "position_ids"]
     with group(corpus, folder, 2, split=None, **more) as (_, parts):

@@ -18,7 +18,7 @@ OTHERS = {  # field -> another value of it, and the words for the two
     "seq_len": (49, "48", "49"),
     "shuffle": ("none", "document", "none"),
     "packing": ("best_fit", "lookahead", "best_fit"),
-    "window": (9, "8", "9"),
+    "packing_buffer": (9, "8", "9"),
     "row_gap": ("split", "pad", "split"),
     "long_doc": ("drop", "split", "drop"),
     "max_docs_per_row": (5, "6", "5"),

@@ -24,7 +24,7 @@ TWO = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_PORT": "1", "TORCHELA
         ("shuffle", "none"),
         ("num_epochs", 3),
         ("lanes", 2),
-        ("window", 9),
+        ("packing_buffer", 9),
         ("max_docs_per_row", 5),
         ("seq_len", 32),
         ("batch_size", 2),

@@ -48,8 +48,9 @@ def labels_by_hand(batch, documents, trained, align, across, ahead):
 @pytest.mark.parametrize("align", [1, 4])
 def test_labels_of_more_tokens(program, masked, folder, align, across):
     corpus, documents, trained = masked
-    keys = {"seq_len": LENGTH, "batch_size": ROWS, "seed": 2, "run_dir": folder, "window": 4}
+    keys = {"seq_len": LENGTH, "batch_size": ROWS, "seed": 2, "run_dir": folder}
     keys |= {"align": align, "label_across_cuts": across, "profile": "full", "mtp": HEADS}
+    keys |= {"packing_buffer": 4}
     source, count = {"path": corpus, "mask": "loss"}, 0
     with ringpack.Loader(corpus=source, **keys) as loader:
         for batch in loader:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 import pytest
 from conftest import ROOT
+from stream_oracle import SIZE_KEYS
 
 import ringpack
 from ringpack import _options
@@ -90,6 +91,23 @@ def test_keys_without_a_table_are_those_of_the_engine(program, tmp_path):
         said = refusal(program, tmp_path, {"streams": {"one": {name: value}}})
         assert ("all streams have it in common" in said) == (name not in own), (name, said)
         assert "unknown key" not in said
+
+
+@pytest.mark.parametrize("packing, name", SIZE_KEYS.items())
+def test_the_older_name_of_sizes_of_packings_is_read(corpora, folder, packing, name):
+    """Also by a state: `window` and the newer name are one field of the contract."""
+    keys = dict(corpus=corpora[0], seq_len=48, batch_size=3, run_dir=folder, packing=packing)
+    with pytest.warns(FutureWarning, match=f"`window` is now .*`{name}`"):
+        loader = ringpack.Loader(**keys, window=5)
+    with loader:
+        next(loader)
+        token = loader.state_dict()
+    with ringpack.Loader(**keys, **{name: 5}) as loader:
+        loader.load_state_dict(token)
+        assert next(loader).first_row == 3
+    for newer in "packing_buffer", "open_bins":
+        with pytest.raises(TypeError, match=f"{newer} and window, its older name"):
+            ringpack.Loader("c.yaml", window=5, **{newer: 5})
 
 
 def test_mappings_and_lists_of_them_are_options(program):

@@ -16,7 +16,7 @@ import pytest
 import ringpack
 from conftest import ROOT
 from stream_kit import PATIENCE, wait_until
-from stream_oracle import KEYS, assert_batch
+from stream_oracle import KEYS, assert_batch, keys_of
 
 
 def alive(pid):
@@ -46,7 +46,8 @@ def serve(program, corpora, folder):
 
     def start(run, **changes):
         ready, ready_end = os.pipe()
-        keys = {**KEYS, "run_dir": folder, "batch_size": 3, "profile": "full", **changes}
+        keys = {**KEYS, "run_dir": folder, "batch_size": 3, "profile": "full"}
+        keys = keys_of({**keys, **changes})
         arguments = ["--run", run, "--source", corpora[0], "--ready-fd", str(ready_end)]
         for key, value in keys.items():
             arguments += ["--" + key.replace("_", "-"), str(value)]

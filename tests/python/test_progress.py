@@ -64,7 +64,7 @@ def check(progress, delivered, is_dealt=False):
 @pytest.mark.parametrize("packing", ["lookahead", "best_fit", "concat"])
 def test_the_ledger_is_that_of_the_delivered_rows(make, packing):
     delivered, kills = Counter(), {30, 71}
-    more = {} if packing == "concat" else {"window": 4, "spread": 3}
+    more = {} if packing == "concat" else {"spread": 3}
     with make(packing=packing, skip={"steps": [7], "rows": "51-54"}, **more) as loader:
         for batch in loader:
             add(delivered, batch)
@@ -99,7 +99,7 @@ def test_passes_and_visits_are_those_of_the_documents(make):
         else (epoch, repetition, visited)
         for epoch, repetition, visited in taken
     }
-    keys = {"stages": None, "shuffle": "none", "window": 1, "packing": "lookahead"}
+    keys = {"stages": None, "shuffle": "none", "packing_buffer": 1, "packing": "lookahead"}
     chosen = {"select": "length >= 30", "repeat": {2: "length >= 60"}}
     seen = set()
     with make(chosen=chosen, **keys) as loader:
@@ -220,7 +220,7 @@ def test_stat_counts_planned_waiting_and_delivered_tokens(make, folder, deal):
     own = {"window": 16, "step": 4, "tier": 2, "bundle": 1, "order": "descending", "cost": 64}
     keys = {"deal": own if deal else "off", "skip": {"steps": [7]}, "run": "counted"}
     delivered, at_row, seen = Counter(), {0: Counter()}, set()
-    with make(**keys, window=4, spread=3) as loader:
+    with make(**keys, packing_buffer=4, spread=3) as loader:
         for batch in loader:
             add(delivered, batch)
             at_row[loader.next_row] = delivered.copy()

@@ -23,7 +23,7 @@ def config(corpora, **more):
         "seq_len": 32,
         "batch_size": 2,
         "global_batch_size": STEP,
-        "window": 6,
+        "packing_buffer": 6,
         "spread": 4,
         "stages": [
             {"until": "8 steps"},

@@ -148,7 +148,7 @@ def test_a_loader_that_describes_its_stream_attaches(program, folder, stream, ol
             assert batch.first_row == ROW
             assert batch.digest() == sum(stream.row_digests[ROW : ROW + 3]) % 2**128
             loader.load_state_dict({"ringpack_state": token})
-    for changes in {"seed": 4}, {"seq_len": 64}, {"window": 9}, {"stream_version": 2}:
+    for changes in {"seed": 4}, {"seq_len": 64}, {"packing_buffer": 9}, {"stream_version": 2}:
         path = write(folder, {**config, **changes})
         loader = ringpack.Loader(config=path, run=engine.run, run_dir=folder, start_engine=False)
         with pytest.raises(ringpack.CheckpointMismatchError, match=next(iter(changes))):

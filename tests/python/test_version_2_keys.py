@@ -23,7 +23,8 @@ def corpus(tmp_path_factory):
 def make(program, folder, corpus):
     def made(**more):
         keys = {"stream_version": 2, "seq_len": LENGTH, "batch_size": 2, "run_dir": folder}
-        return ringpack.Loader(corpus=corpus[1], **{**keys, "window": 4, "spread": 2, **more})
+        keys |= {"packing_buffer": 4, "spread": 2}
+        return ringpack.Loader(corpus=corpus[1], **{**keys, **more})
 
     return made
 

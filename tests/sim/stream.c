@@ -17,7 +17,7 @@
 struct draw {
     uint32_t sources, documents; /* documents: in the first shard of the first source */
     uint32_t appended;           /* in its second shard */
-    bool concat, has_stages;
+    bool concat, best_fit, has_stages;
 };
 
 uint64_t story_below(struct story *story, uint64_t limit)
@@ -127,7 +127,10 @@ static void write_shard(struct story *story, char name, uint32_t source, uint64_
 /* A stage that a config has behind the ones before. */
 static void add_stage(struct story *story, char *text, size_t bytes, const struct draw *draw)
 {
-    static const char *const changes[] = {"spread: 2", "window: 3", "row_gap: split, window: 8"};
+    static const char *const changes[][2] = {
+        {"spread: 2", "spread: 2"},
+        {"packing_buffer: 3", "open_bins: 3"},
+        {"row_gap: split, packing_buffer: 8", "row_gap: split, open_bins: 8"}};
     char own[96] = "";
     if (draw->sources == 2 && story_chance(story, 600))
         snprintf(own, sizeof own, "weights: {a: %u, b: %u}, ramp: %u, ",
@@ -141,7 +144,7 @@ static void add_stage(struct story *story, char *text, size_t bytes, const struc
                  draw->documents + draw->appended);
     length = strlen(text);
     snprintf(text + length, bytes - length, "%s",
-             draw->concat ? "max_docs_per_row: 3" : changes[story_below(story, 3)]);
+             draw->concat ? "max_docs_per_row: 3" : changes[story_below(story, 3)][draw->best_fit]);
 }
 
 /* Stages that end with a step of every life: a source joins, another one grows. */
@@ -208,7 +211,8 @@ void stream_draw(struct story *story)
         write_shard(story, 'c', 0, draw.documents, draw.appended, length_max);
     }
     bool concat = draw.concat = story_chance(story, 300);
-    const char *packing = concat ? packings[1] : packings[story_chance(story, 500) ? 0 : 2];
+    draw.best_fit = !concat && !story_chance(story, 500);
+    const char *packing = packings[concat ? 1 : draw.best_fit ? 2 : 0];
     keys_set(keys, "sources", sources == 2 ? "/data/a.bin,/data/b.bin" : "/data/a.bin");
     keys_set(keys, "run_dir", "/run");
     keys_set(keys, "seq_len", "%u", seq_len);
@@ -219,8 +223,8 @@ void stream_draw(struct story *story)
     uint32_t window = 2u << story_below(story, 4);
     if (!has_calendar)
         keys_set(keys, "stream_version", "1");
-    if (!concat || !has_calendar)
-        keys_set(keys, "window", "%u", window);
+    if (!concat)
+        keys_set(keys, draw.best_fit ? "open_bins" : "packing_buffer", "%u", window);
     keys_set(keys, "shuffle", "%s", shuffles[story_below(story, 3)]);
     keys_set(keys, "block_documents", "%u", 4u << story_below(story, 3));
     keys_set(keys, "window_blocks", "%u", 1u + (unsigned)story_below(story, 3));

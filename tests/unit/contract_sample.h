@@ -43,7 +43,7 @@ static const struct sample_field {
     {"stream_version", "1", "2", BOUND, '=', "stream_version"},
     {"tokenizer", "00000000000000060000000000000005", "00000000000000060000000000000009", BOUND,
      '~', "tokenizer"},
-    {"window", "8", "9", BOUND, '=', "window"},
+    {"window", "8", "9", BOUND, '=', "packing_buffer"},
     {"window_blocks", "3", "4", BOUND, '=', "window_blocks"},
     {NULL, NULL, NULL, BOUND, 0, NULL}, /* the delivery follows */
     {"batch_size", "3", "4", FREE, '=', "batch_size"},

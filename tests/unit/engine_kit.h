@@ -71,7 +71,7 @@ KIT int configure(struct rp_config *config, const char *const *options, struct r
                                          "2",
                                          "max_docs_per_row",
                                          "64",
-                                         "window",
+                                         "packing_buffer",
                                          "16",
                                          "stream_version",
                                          "1",

@@ -19,7 +19,7 @@ static void minimal_config_gets_the_standard_values(void **state)
     assert_string_equal(config.sources[0].shards[0], "one.bin");
     assert_int_equal(config.shuffle, 1);
     assert_int_equal(config.packing, 0);
-    assert_int_equal(config.window, 64);
+    assert_int_equal(rp_config_window(&config), 64);
     assert_int_equal(config.num_epochs, 1);
     assert_int_equal(config.max_docs_per_row, 0); /* the corpus decides */
     assert_int_equal(config.global_batch_size, 4);
@@ -50,7 +50,8 @@ static const char *const every_key[][2] = {
     {"block_documents", "4k"},
     {"window_blocks", "8"},
     {"packing", "best_fit"},
-    {"window", "16"},
+    {"packing_buffer", "8"},
+    {"open_bins", "16"},
     {"row_gap", "split"},
     {"long_doc", "truncate"},
     {"max_docs_per_row", "77"},
@@ -61,7 +62,7 @@ static const char *const every_key[][2] = {
     {"eos_id", "2"},
     {"label_across_cuts", "true"},
     {"deal", "{window: 48, step: 24, tier: 12}"},
-    {"stages", "[{until: 3 steps}, {weights: {one: 1}}]"},
+    {"stages", "[{until: 3 steps}, {packing: lookahead, weights: {one: 1}}]"},
     {"skip", "{rows: [1-3, 7], steps: 4}"},
     {"grow", "false"},
     {"lanes", "1"},
@@ -147,7 +148,8 @@ static void check_every_key(void)
     assert_int_equal(config.block_documents, 4000);
     assert_int_equal(config.window_blocks, 8);
     assert_int_equal(config.packing, 2);
-    assert_int_equal(config.window, 16);
+    assert_int_equal(config.packing_buffer, 8);
+    assert_int_equal(rp_config_window(&config), 16);
     assert_int_equal(config.row_gap, 1);
     assert_int_equal(config.long_doc, 1);
     assert_int_equal(config.removed.count, 1);

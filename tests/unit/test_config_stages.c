@@ -204,7 +204,7 @@ static const char *const mistakes[][2] = {
      "`-5 steps`"},
     {STAGES "- {packing: tight}\n",
      "c.yaml:8:13: packing: expected one of lookahead, concat, best_fit, found `tight`"},
-    {STAGES "- {window: 5000}\n", "c.yaml:8:12: window: expected 1 … 4096, found 5000"},
+    {STAGES "- {open_bins: 5000}\n", "c.yaml:8:15: open_bins: expected 1 … 4096, found 5000"},
     {STAGES "- {seq_len: 8k}\n", "c.yaml:8:13: seq_len: `8k` could be 8000 or 8192"},
     /* weights */
     {STAGES "- {weights: 5}\n",
@@ -258,9 +258,9 @@ static const char *const mistakes[][2] = {
                               "3"},
     {STAGES "- {max_docs_per_row: 200}\n",
      "c.yaml:8:22: max_docs_per_row: expected 1 … 128 (group and seq_len of stage 0), found 200"},
-    {STAGES "- {packing: concat, window: 5}\n",
-     "c.yaml:8:29: window: packing is concat in stage 0, which has none"},
-    {STAGES "- {until: 5 steps, packing: concat}\n- {packing: best_fit, window: 5}\n",
+    {STAGES "- {packing: concat, open_bins: 5}\n",
+     "c.yaml:8:32: open_bins: packing is concat in stage 0, which has none"},
+    {STAGES "- {until: 5 steps, packing: concat}\n- {packing: best_fit, open_bins: 5}\n",
      "c.yaml:9:13: packing: stage 1 follows packing: concat, which has neither of them"},
     {STAGES "- {global_batch_size: 6}\n",
      "c.yaml:8:23: global_batch_size: 6 rows of a step of stage 0 are no multiple of 4 (batch_size "

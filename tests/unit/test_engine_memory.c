@@ -16,7 +16,7 @@ static void write_config(void)
     static const char text[] =
         "stream_version: 1\nsources: [tomes]\nseq_len: 256\nbatch_size: 2\ndp_world_size: 2\n"
         "global_batch_size: 8\nio: pread\nprefetch_bytes: 64kb\nprefetch_factor: 2\n"
-        "max_docs_per_row: 64\nwindow: 16\nseed: 5\nprofile: full\n"
+        "max_docs_per_row: 64\npacking_buffer: 16\nseed: 5\nprofile: full\n"
         "checkpoint_dir: checkpoints\nrun_record_dir: records\n";
     FILE *file = fopen("memory.yaml", "w");
     assert_non_null(file);

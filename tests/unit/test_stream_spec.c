@@ -184,7 +184,7 @@ static void stages_set_what_they_give(void **state)
                       "- {name: book, path: book.bin, documents: 0-50%}\n"
                       "packing: concat\nskip: {rows: [2, 4-6]}\nstages:\n- {until: 5 steps}\n"
                       "- until: row 20\n  weights: {book: 2}\n  ramp: 4\n  packing: best_fit\n"
-                      "  window: 8\n  row_gap: split\n"
+                      "  open_bins: 8\n  row_gap: split\n"
                       "- limits: {web: {max_tokens: 5, on_exhausted: stop}}\n"
                       "  without: {web: out.txt}\n  documents: {web: 4}\n  seq_len: 32\n");
     const struct rp_stage_spec *first = &spec->stages[0], *second = &spec->stages[1],

@@ -179,7 +179,7 @@ static void a_mismatch_names_field_and_values(void **state)
     EXPECT(packing, RP_PACKING_BEST_FIT, "packing", "lookahead", "best_fit");
     EXPECT(row_gap, RP_ROW_GAP_SPLIT, "row_gap", "pad", "split");
     EXPECT(long_doc, RP_LONG_DOC_DROP, "long_doc", "split", "drop");
-    EXPECT(window, 10, "window", "9", "10");
+    EXPECT(window, 10, "packing_buffer", "9", "10");
     EXPECT(max_docs_per_row, 7, "max_docs_per_row", "61", "7");
     EXPECT(block_documents, 8, "block_documents", "7", "8");
     EXPECT(window_blocks, 4, "window_blocks", "3", "4");

@@ -134,9 +134,9 @@ static void print_token(const void *state, const struct rp_state_info *token)
     printf(LABEL "%" PRIu64 "\n", "seed", config->seed);
     print_count("seq_len", config->seq_len);
     printf(LABEL "%s\n", "shuffle", rp_shuffle_name(config->shuffle));
-    printf(LABEL "%s, window %" PRIu32 ", row_gap %s, long documents %s\n", "packing",
-           rp_packing_name(config->packing), config->window, rp_plan_row_gap_name(config->row_gap),
-           rp_long_doc_name(config->long_doc));
+    printf(LABEL "%s, %s %" PRIu32 ", row_gap %s, long documents %s\n", "packing",
+           rp_packing_name(config->packing), rp_plan_window_name(config->packing), config->window,
+           rp_plan_row_gap_name(config->row_gap), rp_long_doc_name(config->long_doc));
     printf(LABEL "%" PRIu32 "\n", "sources", token->source_count);
     if (token->stream_version == 2)
         print_window(token);

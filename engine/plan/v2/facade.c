@@ -42,7 +42,7 @@ static int adopt(struct rp_plan_v2 *v2, struct rp_v2_parts *parts, struct rp_err
     if (most > RP_STREAM_TOKEN_BYTES_MAX) {
         close_parts(parts);
         return rp_fail(
-            error, -RP_E_CONFIG, "lower window, or use fewer sources",
+            error, -RP_E_CONFIG, "lower packing_buffer or open_bins, or use fewer sources",
             "a state token of this stream may need %zu bytes, and at most %zu are allowed", most,
             RP_STREAM_TOKEN_BYTES_MAX);
     }

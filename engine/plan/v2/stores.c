@@ -27,7 +27,7 @@ static int check_window(const struct rp_stage *stage, uint64_t pieces, struct rp
     if (stage->packing != RP_PACKING_LOOKAHEAD || pieces <= RP_WINDOW_ITEMS_MAX)
         return 0;
     return rp_fail(error, -RP_E_CONFIG,
-                   "lower window or max_docs_per_row of the stages with best_fit before it",
+                   "lower open_bins or max_docs_per_row of the stages with best_fit before it",
                    "the stage from row %" PRIu64
                    ": packing lookahead may have to begin with %" PRIu64
                    " waiting documents; it can search %u",

@@ -153,8 +153,10 @@ class StageOptions(TypedDict, total=False):
     """tokens in a row"""
     packing: Literal["lookahead", "concat", "best_fit"]
     """how documents become rows"""
-    window: Number
-    """documents to choose from (lookahead), or open rows (best_fit)"""
+    packing_buffer: Number
+    """documents to choose from (packing: lookahead)"""
+    open_bins: Number
+    """open rows (packing: best_fit)"""
     row_gap: Literal["pad", "split"]
     """last gap of a row"""
     spread: Number
@@ -200,8 +202,10 @@ class StreamOptions(TypedDict, total=False):
     """blocks that are mixed with each other (shuffle: block)"""
     packing: Literal["lookahead", "concat", "best_fit"]
     """how documents become rows"""
-    window: Number
-    """documents to choose from (lookahead), or open rows (best_fit)"""
+    packing_buffer: Number
+    """documents to choose from (packing: lookahead)"""
+    open_bins: Number
+    """open rows (packing: best_fit)"""
     row_gap: Literal["pad", "split"]
     """last gap of a row: padding, or a document cut to fit"""
     long_doc: Literal["split", "truncate", "drop"]

@@ -6,7 +6,8 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, Optional
 
 from ._arguments import PARAMETERS, Corpus, FilePath, check_device, check_form
-from ._arguments import check_needs_no_engine, monitor_of, take_newer, whole, working_folder
+from ._arguments import check_needs_no_engine, monitor_of, take_newer, tell_older_keys
+from ._arguments import whole, working_folder
 from ._attached import SILENCE_S, one_thread
 from ._client import END, Client
 from ._engine import place_given
@@ -238,6 +239,7 @@ class Loader(Streamed):
         """The keys of an engine that is described here."""
         keys = dict[str, Any](options)
         keys.pop("replicas", None)  # consumers_per_rank has its value
+        tell_older_keys(keys)
         describes = config is not None or corpus is not None or "streams" in keys
         if describes:
             check_name(profile)

@@ -218,8 +218,10 @@ int rp_keys_diff(const struct rp_keys_arguments *arguments)
     int code = 0;
     for (size_t i = 0; i < 2; i++)
         rp_config_init(&configs[i]);
-    for (size_t i = 0; i < 2 && code >= 0; i++)
+    for (size_t i = 0; i < 2 && code >= 0; i++) {
         code = rp_config_read(&configs[i], arguments->words[i], &error);
+        rp_config_settle_window(&configs[i]);
+    }
     struct differences found = {.list = arguments->json ? json_array() : NULL,
                                 .first = malloc(TEXT_BYTES),
                                 .second = malloc(TEXT_BYTES)};

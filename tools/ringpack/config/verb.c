@@ -25,6 +25,7 @@ static int read_config(struct rp_cmd_line *arguments)
 {
     struct rp_error error;
     int code = rp_cmd_config_read(arguments, &error);
+    rp_config_settle_window(arguments->config);
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
 }
 

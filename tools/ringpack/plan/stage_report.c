@@ -92,7 +92,9 @@ static void print_parameters(const struct rp_stage *now, const struct rp_stage *
     PRINT_IF(!before || now->packing != before->packing, "packing %s",
              rp_packing_name(now->packing))
     bool has_stores = now->packing != RP_PACKING_CONCAT;
-    PRINT_IF(has_stores && (!before || now->window != before->window), "window %" PRIu32,
+    bool is_other_size = !before || now->window != before->window ||
+                         now->packing != before->packing;
+    PRINT_IF(has_stores && is_other_size, "%s %" PRIu32, rp_plan_window_name(now->packing),
              now->window)
     PRINT_IF(has_stores && (!before || now->row_gap != before->row_gap), "row_gap %s",
              rp_plan_row_gap_name(now->row_gap))
