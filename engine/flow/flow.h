@@ -107,8 +107,6 @@ struct rp_flow_page_cache {
     uint64_t corpus_bytes, held_bytes, room_bytes;
 };
 
-#define RP_NO_RING UINT32_MAX
-
 struct rp_flow;
 
 /** Make the prefetch ring; no thread runs yet. `options` is copied; its pointers are borrowed.
@@ -239,13 +237,23 @@ struct rp_flow_readers {
 };
 struct rp_flow_readers rp_flow_readers(const struct rp_flow *flow);
 
-/* The oldest undelivered ticket: each ring without a batch waits for it. */
+/* The oldest undelivered ticket, for which each ring without a batch waits, and what it waits for.
+ * Its stage moves down this list, but for a return from HELD and FULL. */
+enum rp_oldest_stage {
+    RP_OLDEST_NONE, /* the flow is stopped, or has delivered all */
+    RP_OLDEST_UNPLANNED,
+    RP_OLDEST_UNPLANNED_HELD, /* a save keeps the room that planning needs */
+    RP_OLDEST_AT_FILE,        /* planned, and to be read from files */
+    RP_OLDEST_AT_SERVER,      /* the same, from a server: it waits for one, or will */
+    RP_OLDEST_READ,
+    RP_OLDEST_READ_HELD, /* a save keeps the slot that it needs */
+    RP_OLDEST_READ_FULL, /* its consumers keep that slot */
+    RP_OLDEST_PACKED,
+    RP_OLDEST_STAGES
+};
 struct rp_oldest_ticket {
-    bool is_running; /* false: the flow is stopped or has delivered all, and the rest is 0 */
-    bool is_planned, is_read, is_packed;
-    bool is_remote;       /* not read yet: it waits for a server, or will */
-    uint32_t full_ring;   /* the first of its rings without room for it; or RP_NO_RING */
-    bool is_held_by_save; /* a save keeps the room that this ticket, or planning, needs */
+    enum rp_oldest_stage stage;
+    uint32_t full_ring; /* READ_FULL: the first of its rings without room for it */
 };
 /** The oldest ticket of the flow that serves the ring, which may be a catch-up flow. Called by the
  * engine's thread, after it has polled the rings. */

@@ -248,28 +248,31 @@ static bool is_remote(const struct rp_flow *flow, const struct rp_ticket *ticket
     return false;
 }
 
-/* Has the ring no room for the batch, because its consumers have not released enough? *by_save: a
- * save keeps slots that they have released. */
-static bool lacks_room(const struct rp_flow *flow, uint32_t ring, uint64_t batch, bool *by_save)
+/* Note in *oldest whether the ring has no room for the batch: READ_FULL, because its consumers have
+ * not released enough; or READ_HELD. */
+static void note_room(const struct rp_flow *flow, uint32_t ring, uint64_t batch,
+                      struct rp_oldest_ticket *oldest)
 {
     const struct rp_deliver *d = &flow->deliver;
     const struct rp_ring *own = &d->rings[ring];
-    if (d->is_left_out[ring] || batch < rp_a64_load_relaxed(&flow->arena.pack_from[ring]))
-        return false; /* another flow packs it */
-    *by_save |= d->held && batch >= rp_min_u64(own->release, d->held_batch) + own->geometry.slots;
-    return batch >= own->release + own->geometry.slots;
+    if (oldest->stage == RP_OLDEST_READ_FULL || d->is_left_out[ring] ||
+        batch < rp_a64_load_relaxed(&flow->arena.pack_from[ring]))
+        return; /* known; or another flow packs it */
+    if (batch >= own->release + own->geometry.slots)
+        *oldest = (struct rp_oldest_ticket){RP_OLDEST_READ_FULL, ring};
+    else if (d->held && batch >= rp_min_u64(own->release, d->held_batch) + own->geometry.slots)
+        oldest->stage = RP_OLDEST_READ_HELD;
 }
 
-static uint32_t full_ring_of(const struct rp_flow *flow, const struct rp_ticket *ticket,
-                             bool *by_save)
+static struct rp_oldest_ticket read_ticket(const struct rp_flow *flow,
+                                           const struct rp_ticket *ticket)
 {
+    struct rp_oldest_ticket oldest = {.stage = RP_OLDEST_READ};
     for (uint32_t i = 0; i < ticket->transfer_count; i++)
-        if (lacks_room(flow, ticket->transfers[i].ring, ticket->batch, by_save))
-            return ticket->transfers[i].ring;
+        note_room(flow, ticket->transfers[i].ring, ticket->batch, &oldest);
     for (uint32_t i = 0; i < ticket->row_count; i++)
-        if (lacks_room(flow, ticket->rows[i].ring, ticket->batch, by_save))
-            return ticket->rows[i].ring;
-    return RP_NO_RING;
+        note_room(flow, ticket->rows[i].ring, ticket->batch, &oldest);
+    return oldest;
 }
 
 /* While a save holds tickets, dispatch may have no slot, or no room in the data, for the next. */
@@ -288,11 +291,11 @@ static bool is_at_limit(const struct rp_flow *catch_up)
 
 struct rp_oldest_ticket rp_flow_oldest_ticket(const struct rp_flow *flow, uint32_t ring)
 {
-    struct rp_oldest_ticket oldest = {.full_ring = RP_NO_RING};
+    struct rp_oldest_ticket oldest = {.stage = RP_OLDEST_NONE};
     const struct rp_deliver *d = &flow->deliver;
     if (flow->catch_up[ring] && !is_at_limit(flow->catch_up[ring])) {
         oldest = rp_flow_oldest_ticket(flow->catch_up[ring], 0);
-        oldest.full_ring = oldest.full_ring == RP_NO_RING ? RP_NO_RING : ring;
+        oldest.full_ring = ring; /* its only one */
         return oldest;
     }
     if (!rp_flow_runs(flow) || d->phase == RP_STREAM_ENDED)
@@ -300,15 +303,13 @@ struct rp_oldest_ticket rp_flow_oldest_ticket(const struct rp_flow *flow, uint32
     uint64_t number = d->next_ticket;
     const struct rp_ticket *ticket = rp_arena_ticket(&flow->arena, number);
     uint64_t word = rp_a64_load_acquire(&ticket->state); /* PAIRS ticket-state */
-    oldest.is_running = true;
-    oldest.is_planned = word >= rp_ticket_word(number, RP_TICKET_PLANNED);
-    oldest.is_read = word >= rp_ticket_word(number, RP_TICKET_READY);
-    oldest.is_packed = word >= rp_ticket_word(number, RP_TICKET_PACKED);
-    if (!oldest.is_planned)
-        oldest.is_held_by_save = save_holds_planning(flow);
-    else if (!oldest.is_read)
-        oldest.is_remote = is_remote(flow, ticket, number);
-    else if (!oldest.is_packed)
-        oldest.full_ring = full_ring_of(flow, ticket, &oldest.is_held_by_save);
+    if (word >= rp_ticket_word(number, RP_TICKET_PACKED))
+        oldest.stage = RP_OLDEST_PACKED;
+    else if (word >= rp_ticket_word(number, RP_TICKET_READY))
+        oldest = read_ticket(flow, ticket);
+    else if (word >= rp_ticket_word(number, RP_TICKET_PLANNED))
+        oldest.stage = is_remote(flow, ticket, number) ? RP_OLDEST_AT_SERVER : RP_OLDEST_AT_FILE;
+    else
+        oldest.stage = save_holds_planning(flow) ? RP_OLDEST_UNPLANNED_HELD : RP_OLDEST_UNPLANNED;
     return oldest;
 }

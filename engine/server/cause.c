@@ -6,22 +6,17 @@
 #include "base/clock.h"
 #include "server/seats.h"
 
-enum rp_cause rp_decide_cause(const struct rp_wait_snapshot *snapshot)
+enum rp_cause rp_decide_cause(bool waits, enum rp_oldest_stage stage)
 {
-    const struct rp_oldest_ticket *oldest = &snapshot->oldest;
-    if (!snapshot->waits)
-        return RP_CAUSE_NONE;
-    if (!oldest->is_running)
-        return RP_CAUSE_ENGINE;
-    if (!oldest->is_planned)
-        return oldest->is_held_by_save ? RP_CAUSE_SAVE : RP_CAUSE_PLAN;
-    if (!oldest->is_read)
-        return oldest->is_remote ? RP_CAUSE_NETWORK : RP_CAUSE_DISK;
-    if (oldest->is_packed)
-        return RP_CAUSE_PACK;
-    if (oldest->full_ring != RP_NO_RING)
-        return RP_CAUSE_TRAINER;
-    return oldest->is_held_by_save ? RP_CAUSE_SAVE : RP_CAUSE_PACK;
+    static const enum rp_cause causes[RP_OLDEST_STAGES] = {
+        [RP_OLDEST_NONE] = RP_CAUSE_ENGINE,         [RP_OLDEST_UNPLANNED] = RP_CAUSE_PLAN,
+        [RP_OLDEST_UNPLANNED_HELD] = RP_CAUSE_SAVE, [RP_OLDEST_AT_FILE] = RP_CAUSE_DISK,
+        [RP_OLDEST_AT_SERVER] = RP_CAUSE_NETWORK,   [RP_OLDEST_READ] = RP_CAUSE_PACK,
+        [RP_OLDEST_READ_HELD] = RP_CAUSE_SAVE,      [RP_OLDEST_READ_FULL] = RP_CAUSE_TRAINER,
+        [RP_OLDEST_PACKED] = RP_CAUSE_PACK,
+    };
+    RP_ASSERT(stage < RP_OLDEST_STAGES);
+    return waits ? causes[stage] : RP_CAUSE_NONE;
 }
 
 const char *rp_cause_name(enum rp_cause cause)
@@ -54,13 +49,12 @@ static const struct rp_seat *last_seat(const struct rp_delivery *delivery, uint3
 struct rp_seat_cause rp_seat_cause(const struct rp_delivery *delivery, const struct rp_seat *seat)
 {
     bool waits = rp_seat_waits_since_ns(seat) != 0;
-    struct rp_wait_snapshot snapshot = {.waits = waits, .oldest.full_ring = RP_NO_RING};
+    struct rp_oldest_ticket oldest = {.stage = RP_OLDEST_NONE};
     if (waits && rp_delivery_runs(delivery))
-        snapshot.oldest = rp_flow_oldest_ticket(delivery->flow,
-                                                (uint32_t)(seat->ring - delivery->rings));
-    struct rp_seat_cause found = {.cause = rp_decide_cause(&snapshot)};
+        oldest = rp_flow_oldest_ticket(delivery->flow, (uint32_t)(seat->ring - delivery->rings));
+    struct rp_seat_cause found = {.cause = rp_decide_cause(waits, oldest.stage)};
     if (found.cause == RP_CAUSE_TRAINER)
-        found.holder = last_seat(delivery, snapshot.oldest.full_ring, seat);
+        found.holder = last_seat(delivery, oldest.full_ring, seat);
     return found;
 }
 

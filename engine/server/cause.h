@@ -4,18 +4,18 @@
  * Tickets are delivered in order, so each ring without a batch waits for the oldest ticket that is
  * not delivered, whatever later tickets do; and that ticket is at one stage:
  *
- *   waits  ticket is              room in its rings        cause    holder
- *   -----  ---------------------  -----------------------  -------  ----------------------------
- *   no                                                     NONE
- *   yes    in no running flow                              ENGINE
- *   yes    not planned            a save holds it          SAVE
- *   yes    not planned            any                      PLAN
- *   yes    planned, to be read    of a server              NETWORK
- *   yes    planned, to be read    of a file                DISK
- *   yes    read                   none: a ring is full     TRAINER  the last seat of that ring
- *   yes    read                   a save holds it          SAVE
- *   yes    read                   there is                 PACK
- *   yes    packed                                          PACK     (about to be delivered)
+ *   waits  stage (flow.h)   cause    holder
+ *   -----  ---------------  -------  ----------------------------
+ *   no                      NONE
+ *   yes    NONE             ENGINE
+ *   yes    UNPLANNED        PLAN
+ *   yes    UNPLANNED_HELD   SAVE
+ *   yes    AT_FILE          DISK
+ *   yes    AT_SERVER        NETWORK
+ *   yes    READ             PACK
+ *   yes    READ_HELD        SAVE
+ *   yes    READ_FULL        TRAINER  the last seat of the full ring
+ *   yes    PACKED           PACK     (about to be delivered)
  *
  * ENGINE: the engine moves the stream to another row, has failed, or has delivered all of it.
  * PLAN includes pages of an index that come from a disk; with mapped files, which are read as they
@@ -29,13 +29,8 @@
 struct rp_delivery;
 struct rp_engine;
 
-/* The facts that decide the cause. */
-struct rp_wait_snapshot {
-    bool waits;
-    struct rp_oldest_ticket oldest; /* in the waiting trainer's ring */
-};
-
-enum rp_cause rp_decide_cause(const struct rp_wait_snapshot *snapshot);
+/** The cause, by the table above, of a trainer in whose ring the oldest ticket is at this stage. */
+enum rp_cause rp_decide_cause(bool waits, enum rp_oldest_stage stage);
 /** "disk", "trainer" and the like. */
 const char *rp_cause_name(enum rp_cause cause);
 

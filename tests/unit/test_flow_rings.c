@@ -428,6 +428,43 @@ static void readers_give_way_while_the_flow_runs(void **state)
     rp_plan_close(plan);
 }
 
+/* Deliver until the oldest ticket is at this stage: else the test ends by its limit of time. */
+static void wait_for_stage(struct stream *s, enum rp_oldest_stage stage, uint32_t full_ring)
+{
+    struct rp_oldest_ticket oldest;
+    struct rp_error error;
+    do {
+        assert_true(rp_flow_deliver(s->flow, &error) >= 0);
+        oldest = rp_flow_oldest_ticket(s->flow, 0);
+    } while (oldest.stage != stage || oldest.full_ring != full_ring);
+}
+
+/* First trainers keep the room of the oldest ticket, then a save. */
+static void the_oldest_ticket_waits_for_who_keeps_its_room(void **state)
+{
+    (void)state;
+    struct stream s;
+    struct rp_flow_options options = two_rings();
+    stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 1);
+    assert_int_equal(rp_flow_oldest_ticket(s.flow, 0).stage, RP_OLDEST_NONE);
+    stream_start(&s);
+    for (uint32_t r = 0; r < 2; r++) {
+        wait_for_stage(&s, RP_OLDEST_READ_FULL, r);
+        if (r == 1) { /* a save that begins is not blamed before the trainer has released */
+            rp_flow_hold(s.flow, s.rings[r].release);
+            assert_int_equal(rp_flow_oldest_ticket(s.flow, 0).stage, RP_OLDEST_READ_FULL);
+        }
+        trainer_takes(&s, r);
+        rp_ring_view_release(&s.views[r], s.views[r].next);
+    }
+    wait_for_stage(&s, RP_OLDEST_READ_HELD, 0);
+    rp_flow_release_hold(s.flow);
+    run_to_end(&s);
+    check_all_came(&s);
+    assert_int_equal(rp_flow_oldest_ticket(s.flow, 0).stage, RP_OLDEST_NONE);
+    stream_close(&s);
+}
+
 static int enter(void **state)
 {
     int code = kit_enter(state);
@@ -454,6 +491,7 @@ int main(void)
         cmocka_unit_test(a_ring_behind_is_read_from_the_page_cache),
         cmocka_unit_test(a_ring_behind_leaves_the_flow_its_descriptors),
         cmocka_unit_test(a_catch_up_flow_takes_the_memory_of_its_forecast),
+        cmocka_unit_test(the_oldest_ticket_waits_for_who_keeps_its_room),
         cmocka_unit_test(readers_give_way_while_the_flow_runs), /* the last one: see there */
     };
     return cmocka_run_group_tests(tests, enter, leave);
