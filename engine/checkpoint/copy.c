@@ -139,8 +139,9 @@ int rp_copier_open(struct rp_copier **copier_out, const struct rp_locked_dir *so
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory to copy checkpoints to it", path);
     copier->side.main = copier_run;
     copier->source = source;
-    int code = rp_locked_dir_begin(&copier->target, path, source->keep, true,
-                                   source->writer.storage, RP_WRITER_BUFFER_BYTES, error);
+    const struct rp_checkpoint_place place = {
+        .path = path, .keep = source->keep, .storage = source->writer.storage};
+    int code = rp_locked_dir_begin(&copier->target, &place, true, error);
     if (code < 0) {
         free(copier);
         return rp_fail_context(error, code, "mirror");

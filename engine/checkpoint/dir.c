@@ -228,10 +228,7 @@ int rp_checkpoint_dir_begin(struct rp_checkpoint_dir **dir_out,
     struct rp_checkpoint_dir *dir = rp_calloc(1, sizeof *dir);
     if (!dir)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory to open it", place->path);
-    int code = rp_locked_dir_begin(
-        &dir->locked, place->path, place->keep, true,
-        place->storage ? place->storage : &rp_storage_system,
-        place->buffer_bytes ? place->buffer_bytes : RP_WRITER_BUFFER_BYTES, error);
+    int code = rp_locked_dir_begin(&dir->locked, place, true, error);
     if (code == 0 && place->trials_in_turn)
         code = rp_trial_finish(&dir->locked.trial, error);
     uint64_t copied_sequence = 0;

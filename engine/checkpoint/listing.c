@@ -80,7 +80,7 @@ int rp_names_open(DIR **stream_out, int dir, const char *path, struct rp_error *
 
 int rp_listing_open(struct rp_listing *listing, int dir, const char *path, struct rp_error *error)
 {
-    *listing = (struct rp_listing){0};
+    *listing = (struct rp_listing){.dir = dir, .path = path};
     DIR *stream;
     int code = rp_names_open(&stream, dir, path, error);
     if (code < 0)

@@ -23,6 +23,8 @@ void rp_name_make(struct rp_name *name, uint64_t sequence, enum rp_name_kind kin
 bool rp_name_parse(struct rp_name *name, const char *text);
 
 struct rp_listing {
+    int dir; /* the directory, and its path for messages; both borrowed */
+    const char *path;
     struct rp_name *names; /* newest first, of all kinds */
     size_t count;
 };
@@ -31,7 +33,7 @@ struct rp_listing {
 RP_MUST_CHECK int rp_names_open(DIR **stream_out, int dir, const char *path,
                                 struct rp_error *error);
 
-/** List the directory `dir` (`path` is for messages). Free with rp_listing_free, also after a
+/** List the directory `dir`. Free with rp_listing_free, also after a
  * failure. */
 RP_MUST_CHECK int rp_listing_open(struct rp_listing *listing, int dir, const char *path,
                                   struct rp_error *error);

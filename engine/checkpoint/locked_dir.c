@@ -217,10 +217,13 @@ static int open_directory(struct rp_locked_dir *locked, bool make, struct rp_err
     return 0;
 }
 
-int rp_locked_dir_begin(struct rp_locked_dir *locked, const char *path, uint32_t keep, bool make,
-                        struct rp_storage *storage, size_t buffer_bytes, struct rp_error *error)
+int rp_locked_dir_begin(struct rp_locked_dir *locked, const struct rp_checkpoint_place *place,
+                        bool make, struct rp_error *error)
 {
-    RP_ASSERT(buffer_bytes > 0 && buffer_bytes % (2 * RP_CHECKPOINT_PAGE_BYTES) == 0 &&
+    const char *path = place->path;
+    uint32_t keep = place->keep;
+    size_t buffer_bytes = place->buffer_bytes ? place->buffer_bytes : RP_WRITER_BUFFER_BYTES;
+    RP_ASSERT(buffer_bytes % (2 * RP_CHECKPOINT_PAGE_BYTES) == 0 &&
               buffer_bytes <= RP_WRITER_BUFFER_BYTES);
     *locked = (struct rp_locked_dir){
         .dir = -1, .lock = -1, .keep = keep, .damaged_mutex = PTHREAD_MUTEX_INITIALIZER};
@@ -233,7 +236,8 @@ int rp_locked_dir_begin(struct rp_locked_dir *locked, const char *path, uint32_t
                             : rp_fail(error, -ENOMEM, NULL, "%s: no memory to open it", path);
     if (code == 0) {
         uint8_t *buffer = rp_take_pages(RP_WRITER_BUFFER_BYTES);
-        locked->writer = (struct rp_writer){.storage = storage,
+        locked->writer = (struct rp_writer){.storage = place->storage ? place->storage
+                                                                      : &rp_storage_system,
                                             .dir = locked->dir,
                                             .path = locked->path,
                                             .buffer = buffer,
@@ -256,11 +260,10 @@ int rp_locked_dir_begin(struct rp_locked_dir *locked, const char *path, uint32_t
     return 0;
 }
 
-int rp_locked_dir_open(struct rp_locked_dir *locked, const char *path, uint32_t keep, bool make,
-                       struct rp_storage *storage, struct rp_error *error)
+int rp_locked_dir_open(struct rp_locked_dir *locked, const struct rp_checkpoint_place *place,
+                       bool make, struct rp_error *error)
 {
-    int code = rp_locked_dir_begin(locked, path, keep, make, storage, RP_WRITER_BUFFER_BYTES,
-                                   error);
+    int code = rp_locked_dir_begin(locked, place, make, error);
     if (code < 0)
         return code;
     code = rp_trial_finish(&locked->trial, error);

@@ -47,16 +47,16 @@ struct rp_locked_dir {
     uint64_t bad_sequence; /* the newest save, if the disk did not return it as written; else 0 */
 };
 
-/** Open and lock `path`, which is made first if `make` is set, and begin the trial write. Until
- * the trial is finished, write no file, and neither move *locked nor use its writer.
- * buffer_bytes: of the writer, a multiple of 8192 up to RP_WRITER_BUFFER_BYTES. -RP_E_BUSY names
- * the process that holds the lock. On failure *locked is closed. */
-RP_MUST_CHECK int rp_locked_dir_begin(struct rp_locked_dir *locked, const char *path, uint32_t keep,
-                                      bool make, struct rp_storage *storage, size_t buffer_bytes,
+/** Open and lock the directory of `place`, without its mirror; it is made first if `make` is set.
+ * Begin the trial write: until it is finished, write no file, and neither move *locked nor use its
+ * writer. -RP_E_BUSY names the process that holds the lock. On failure *locked is closed. */
+RP_MUST_CHECK int rp_locked_dir_begin(struct rp_locked_dir *locked,
+                                      const struct rp_checkpoint_place *place, bool make,
                                       struct rp_error *error);
-/** Begin with the largest buffer, and finish the trial write. */
-RP_MUST_CHECK int rp_locked_dir_open(struct rp_locked_dir *locked, const char *path, uint32_t keep,
-                                     bool make, struct rp_storage *storage, struct rp_error *error);
+/** Begin, and finish the trial write. */
+RP_MUST_CHECK int rp_locked_dir_open(struct rp_locked_dir *locked,
+                                     const struct rp_checkpoint_place *place, bool make,
+                                     struct rp_error *error);
 /** Also closes a handle whose opening failed half-way. */
 void rp_locked_dir_close(struct rp_locked_dir *locked);
 /** Remove a directory that was made for a trial, once it is closed. */

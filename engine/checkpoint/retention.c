@@ -39,11 +39,12 @@ static int open_directory(const char *path, struct rp_error *error)
 
 /* ---- newest ---------------------------------------------------------------------------------- */
 
-static void rename_damaged(int dir, const char *path, const struct rp_name *name)
+static void rename_damaged(const struct rp_listing *listing, const struct rp_name *name)
 {
+    const char *path = listing->path;
     struct rp_name bad;
     rp_name_make(&bad, name->sequence, RP_NAME_BAD);
-    int code = rp_storage_system.rename(&rp_storage_system, dir, name->text, bad.text);
+    int code = rp_storage_system.rename(&rp_storage_system, listing->dir, name->text, bad.text);
     if (code == -ENOENT)
         return; /* a run has pruned it */
     if (code < 0)
@@ -53,28 +54,28 @@ static void rename_damaged(int dir, const char *path, const struct rp_name *name
         rp_log(RP_LOG_WARNING, "%s/%s: set aside as %s", path, name->text, bad.text);
 }
 
-static int fail_none_verifies(const char *path, size_t damaged_count, size_t count,
+static int fail_none_verifies(const struct rp_listing *listing, size_t damaged_count,
                               struct rp_error *error)
 {
     return rp_fail(
         error, -RP_E_CORRUPT,
         "`ringpack checkpoint list` shows them; --fresh starts from zero, if you mean it",
-        "%s: none of its checkpoints verifies (%zu damaged, %zu of all kinds)", path, damaged_count,
-        count);
+        "%s: none of its checkpoints verifies (%zu damaged, %zu of all kinds)", listing->path,
+        damaged_count, listing->count);
 }
 
 /* Open the newest checkpoint of the listing that verifies, and set *index. Returns 1; or 0 when a
  * listed file is gone, unless skip_gone is set: an engine saves and prunes here, so the newest
  * checkpoint is not in this listing. */
-static int open_newest(struct rp_checkpoint **out, size_t *index, int dir, const char *path,
-                       const struct rp_listing *listing, bool skip_gone, struct rp_error *error)
+static int open_newest(struct rp_checkpoint **out, size_t *index, const struct rp_listing *listing,
+                       bool skip_gone, struct rp_error *error)
 {
     size_t damaged_count = 0;
     for (size_t i = 0; i < listing->count; i++) {
         if (listing->names[i].kind != RP_NAME_CURRENT)
             continue;
         struct rp_error found;
-        int code = rp_reader_open(out, dir, path, &listing->names[i], &found);
+        int code = rp_reader_open(out, listing->dir, listing->path, &listing->names[i], &found);
         if (code == 0) {
             *index = i;
             return 1;
@@ -89,7 +90,7 @@ static int open_newest(struct rp_checkpoint **out, size_t *index, int dir, const
             return rp_fail(error, code, found.hint, "%s", found.message);
         }
     }
-    return fail_none_verifies(path, damaged_count, listing->count, error);
+    return fail_none_verifies(listing, damaged_count, error);
 }
 
 int rp_checkpoint_newest(struct rp_checkpoint **out, const char *directory, bool rename_bad,
@@ -110,11 +111,10 @@ int rp_checkpoint_newest(struct rp_checkpoint **out, const char *directory, bool
         code = rp_listing_open(&listing, dir, directory, error);
         is_new = code == 0 && listing.count == 0 && tries == 1; /* R3: no name of any kind */
         if (code == 0 && !is_new)
-            code = open_newest(out, &newest, dir, directory, &listing, tries == LISTINGS_MAX,
-                               error);
+            code = open_newest(out, &newest, &listing, tries == LISTINGS_MAX, error);
         for (size_t i = 0; code == 1 && rename_bad && i < newest; i++) /* R2 */
             if (listing.names[i].kind == RP_NAME_CURRENT)
-                rename_damaged(dir, directory, &listing.names[i]);
+                rename_damaged(&listing, &listing.names[i]);
         rp_listing_free(&listing);
     }
     close(dir);
