@@ -17,6 +17,13 @@ static inline void *rp_calloc(size_t count, size_t size)
  * enough, else a larger one in its place, so that adding one by one costs O(1) each. It may begin
  * as NULL with a capacity of 0. Returns NULL only when out of memory: the array is as it was. */
 void *rp_grow(void *array, size_t *capacity, size_t needed, size_t size);
+/* The same for an array in a variable, which is replaced. False when out of memory. */
+#define RP_GROW(array, capacity, needed)                                                           \
+    ({                                                                                             \
+        __typeof__(array) grown_ = rp_grow((array), &(capacity), (needed), sizeof *(array));       \
+        (array) = grown_ ? grown_ : (array);                                                       \
+        grown_ != NULL;                                                                            \
+    })
 
 /** A zeroed element behind the `count` elements of an array that is only grown by this function: it
  * has room for the next power of two. NULL when out of memory: the array is as it was. */

@@ -56,11 +56,8 @@ void rp_eviction_close(struct rp_eviction *eviction)
 
 int rp_eviction_add(struct rp_eviction *eviction, uint32_t file, uint64_t chunk)
 {
-    struct rp_eviction_chunk *chunks = rp_grow(eviction->chunks, &eviction->chunk_room,
-                                               eviction->chunk_count + 1, sizeof *chunks);
-    if (!chunks)
+    if (!RP_GROW(eviction->chunks, eviction->chunk_room, eviction->chunk_count + 1))
         return -ENOMEM;
-    eviction->chunks = chunks;
     eviction->chunks[eviction->chunk_count++] = (struct rp_eviction_chunk){file, (uint32_t)chunk};
     return 0;
 }
@@ -77,22 +74,19 @@ static uint32_t find_key(const struct rp_eviction *eviction, struct rp_hash128 k
 static int64_t add_file(struct rp_eviction *eviction, struct rp_hash128 key, uint64_t bytes,
                         int64_t used_s)
 {
-    struct rp_eviction_file *files = rp_grow(eviction->files, &eviction->file_room,
-                                             eviction->file_count + 1, sizeof *files);
-    if (!files)
+    if (!RP_GROW(eviction->files, eviction->file_room, eviction->file_count + 1))
         return -ENOMEM;
-    eviction->files = files;
     uint32_t first = find_key(eviction, key), last = first;
     while (last < eviction->options->object_count &&
            rp_hash128_equal(eviction->by_key[last].key, key))
         last++;
-    files[eviction->file_count] = (struct rp_eviction_file){.key = key,
-                                                            .bytes = bytes,
-                                                            .first_key = first,
-                                                            .object_count = last - first,
-                                                            .used_s = used_s,
-                                                            .is_stale = time(NULL) - used_s >
-                                                                        STALE_SECONDS};
+    eviction->files[eviction->file_count] = (struct rp_eviction_file){
+        .key = key,
+        .bytes = bytes,
+        .first_key = first,
+        .object_count = last - first,
+        .used_s = used_s,
+        .is_stale = time(NULL) - used_s > STALE_SECONDS};
     if (last > first)
         eviction->by_key[first].file = (uint32_t)eviction->file_count + 1;
     return (int64_t)eviction->file_count++;

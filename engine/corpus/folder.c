@@ -25,9 +25,8 @@ static int fail_memory(struct rp_error *error)
 
 int rp_paths_add(struct rp_paths *paths, const char *path, struct rp_error *error)
 {
-    char **grown = rp_grow(paths->paths, &paths->capacity, paths->count + 1, sizeof *grown);
-    char *copy = grown ? strdup(path) : NULL;
-    paths->paths = grown ? grown : paths->paths;
+    bool has_room = RP_GROW(paths->paths, paths->capacity, paths->count + 1);
+    char *copy = has_room ? strdup(path) : NULL;
     if (!copy)
         return fail_memory(error);
     paths->paths[paths->count++] = copy;

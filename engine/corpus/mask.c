@@ -118,10 +118,8 @@ int rp_span_list_add(struct rp_span_list *list, uint32_t token)
         last->end++;
         return 0;
     }
-    struct rp_span *spans = rp_grow(list->spans, &list->capacity, list->count + 1, sizeof *spans);
-    if (!spans)
+    if (!RP_GROW(list->spans, list->capacity, list->count + 1))
         return -ENOMEM;
-    list->spans = spans;
     list->spans[list->count++] = (struct rp_span){token, token + 1};
     return 0;
 }

@@ -225,9 +225,8 @@ int rp_sidefile_begin(struct rp_side_writer *writer, const char *path,
     int code = rp_new_file_open(&writer->file, path, error);
     if (code == 0)
         code = rp_file_write(writer->file.fd, path, writer->block, RP_BLOCK_BYTES, error);
-    writer->hashes = rp_grow(NULL, &writer->capacity, 1, sizeof *writer->hashes);
     writer->block_count = 1;
-    if (code == 0 && !writer->hashes)
+    if (code == 0 && !RP_GROW(writer->hashes, writer->capacity, 1))
         code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for hashes", path);
     if (code == 0)
         writer->hashes[0] = 0; /* the header's: it is written last */
@@ -236,11 +235,8 @@ int rp_sidefile_begin(struct rp_side_writer *writer, const char *path,
 
 static int flush_block(struct rp_side_writer *writer, struct rp_error *error)
 {
-    uint64_t *grown = rp_grow(writer->hashes, &writer->capacity, writer->block_count + 1,
-                              sizeof *grown);
-    if (!grown)
+    if (!RP_GROW(writer->hashes, writer->capacity, writer->block_count + 1))
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for hashes", writer->file.path);
-    writer->hashes = grown;
     writer->hashes[writer->block_count++] = rp_hash64(writer->block, RP_BLOCK_BYTES);
     return rp_file_write(writer->file.fd, writer->file.path, writer->block, RP_BLOCK_BYTES, error);
 }

@@ -40,11 +40,8 @@ void rp_contents_free(struct rp_contents *contents)
 
 static int make_room(struct rp_contents *contents)
 {
-    void *grown = rp_grow(contents->runs, &contents->capacity, contents->count + 1,
-                          sizeof *contents->runs);
-    if (!grown)
+    if (!RP_GROW(contents->runs, contents->capacity, contents->count + 1))
         return -ENOMEM;
-    contents->runs = grown;
     return 0;
 }
 

@@ -21,10 +21,8 @@ struct source_list {
 /* Append a copy of `source`, and set its `kept`. */
 static int add_source(struct source_list *list, const struct rp_content_source *source)
 {
-    void *grown = rp_grow(list->sources, &list->capacity, list->count + 1, sizeof *list->sources);
-    if (!grown)
+    if (!RP_GROW(list->sources, list->capacity, list->count + 1))
         return -ENOMEM;
-    list->sources = grown;
     RP_ASSERT(source->count > 0 && source->width > 0 && source->width <= 8 && source->tokens);
     struct rp_content_source *added = &list->sources[list->count++];
     *added = *source;

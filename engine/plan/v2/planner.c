@@ -164,12 +164,8 @@ static int reserve_window(struct rp_deal_window *window, uint32_t rows, struct r
 static int reserve_fragments(struct rp_deal_window *window, uint64_t wanted)
 {
     size_t capacity = window->fragments_capacity, epochs_capacity = capacity;
-    struct rp_fragment *fragments = rp_grow(window->fragments, &capacity, wanted,
-                                            sizeof *fragments);
-    window->fragments = fragments ? fragments : window->fragments;
-    uint32_t *epochs = rp_grow(window->epochs, &epochs_capacity, wanted, sizeof *epochs);
-    window->epochs = epochs ? epochs : window->epochs;
-    if (!fragments || !epochs)
+    if (!RP_GROW(window->fragments, capacity, wanted) ||
+        !RP_GROW(window->epochs, epochs_capacity, wanted))
         return -ENOMEM;
     window->fragments_capacity = capacity;
     return 0;

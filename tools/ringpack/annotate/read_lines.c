@@ -100,12 +100,10 @@ static int read_all(struct lines *lines, struct rp_plain *plain, struct rp_error
     size_t used = 0, capacity = 0, got = 1;
     int code = 0;
     while (code == 0 && got > 0) {
-        char *larger = rp_grow(buffer, &capacity, used + READ_BYTES, 1);
-        if (!larger) {
+        if (!RP_GROW(buffer, capacity, used + READ_BYTES)) {
             code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for a line", lines->path);
             break;
         }
-        buffer = larger;
         code = rp_plain_read(plain, buffer + used, READ_BYTES, &got, error);
         used += code == 0 ? got : 0;
         if (code == 0)

@@ -114,12 +114,10 @@ static int parse(const struct rp_audit_log_entry *entry, struct rp_digest_entry 
 static int add_entry(struct rp_digest_entries *entries, const struct rp_digest_entry *entry,
                      struct rp_error *error)
 {
-    void *grown = rp_grow(entries->list, &entries->room, entries->count + 1, sizeof *entries->list);
-    if (!grown) {
+    if (!RP_GROW(entries->list, entries->room, entries->count + 1)) {
         free(entry->seen);
         return rp_fail(error, -ENOMEM, NULL, "no memory for the entries of digests");
     }
-    entries->list = grown;
     entries->list[entries->count++] = *entry;
     return 0;
 }

@@ -201,10 +201,8 @@ static bool add_up(struct lane *lanes, uint32_t world, struct rp_audit_interval 
 static int add_interval(struct rp_audit_digests *digests, size_t *room,
                         const struct rp_audit_interval *interval, struct rp_error *error)
 {
-    void *grown = rp_grow(digests->intervals, room, digests->count + 1, sizeof *digests->intervals);
-    if (!grown)
+    if (!RP_GROW(digests->intervals, *room, digests->count + 1))
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for its rows", digests->path);
-    digests->intervals = grown;
     digests->intervals[digests->count++] = *interval;
     if (rp_hash128_is_known(interval->other))
         return doubt(digests, RP_AUDIT_TWO_PLANS, interval, error);

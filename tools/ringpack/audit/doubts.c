@@ -15,10 +15,8 @@ int rp_audit_doubt_add(struct rp_audit_doubts *doubts, enum rp_audit_reason reas
         last->row = rp_max_u64(last->row, row);
         return 0;
     }
-    void *grown = rp_grow(doubts->list, &doubts->room, doubts->count + 1, sizeof *doubts->list);
-    if (!grown)
+    if (!RP_GROW(doubts->list, doubts->room, doubts->count + 1))
         return rp_fail(error, -ENOMEM, NULL, "no memory for the rows that are not proven");
-    doubts->list = grown;
     doubts->list[doubts->count++] = (struct rp_audit_doubt){reason, first_row, row};
     return 0;
 }

@@ -49,10 +49,8 @@ static int find_file(struct rp_audit_log *log, const char *name, const char *run
 static int add_entry(struct rp_audit_log *log, const struct rp_chain_entry *chain,
                      struct rp_error *error)
 {
-    void *grown = rp_grow(log->entries, &log->room, log->count + 1, sizeof *log->entries);
-    if (!grown)
+    if (!RP_GROW(log->entries, log->room, log->count + 1))
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for its entries", log->path);
-    log->entries = grown;
     json_t *value = json_loadb(chain->text, chain->bytes, 0, NULL);
     if (!json_is_object(value)) { /* its hash is right, so it was written so */
         json_decref(value);

@@ -31,12 +31,10 @@ static void release(struct rp_input *input)
 static int append(struct rp_inputs *inputs, struct rp_input added, struct rp_error *error)
 {
     size_t count = inputs->count + 1;
-    struct rp_input *files = rp_grow(inputs->files, &inputs->capacity, count, sizeof *files);
-    if (!files) {
+    if (!RP_GROW(inputs->files, inputs->capacity, count)) {
         release(&added);
         return rp_fail(error, -ENOMEM, NULL, "no memory for a list of %zu files", count);
     }
-    inputs->files = files;
     inputs->files[inputs->count++] = added;
     inputs->bytes += added.bytes;
     return added.path ? 0 : rp_fail(error, -ENOMEM, NULL, "no memory for the name of a file");

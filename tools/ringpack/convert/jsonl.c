@@ -336,14 +336,12 @@ static int add_lines(struct rp_convert *convert, struct rp_plain *plain, struct 
     size_t used = 0, capacity = 0, got = 1;
     int code = 0;
     while (code == 0 && got > 0 && !is_past(&place, 0)) {
-        char *larger = rp_grow(buffer, &capacity, used + READ_BYTES, 1);
-        if (!larger) {
+        if (!RP_GROW(buffer, capacity, used + READ_BYTES)) {
             code = rp_fail(error, -ENOMEM, NULL,
                            "%s:%" PRIu64 ": no memory for a line of %zu bytes", convert->path,
                            convert->line + 1, used + READ_BYTES);
             break;
         }
-        buffer = larger;
         code = rp_plain_read(plain, buffer + used, READ_BYTES, &got, error);
         if (code < 0)
             break;

@@ -20,12 +20,10 @@ static int find_spans(struct rp_convert *convert, const struct rp_source *source
     uint32_t room = rp_spans_max(part.tokens), count = 0;
     if (!origin || ids->count == 0)
         return 0;
-    struct rp_span *spans = rp_grow(list->spans, &list->capacity, room, sizeof *spans);
-    if (!spans)
+    if (!RP_GROW(list->spans, list->capacity, room))
         return rp_fail(error, -ENOMEM, NULL, "%s: out of memory for spans", convert->path);
-    list->spans = spans;
-    int code = rp_source_spans(source, &part, spans, &count, error);
-    ids->trained = (struct rp_trained){origin, spans, count};
+    int code = rp_source_spans(source, &part, list->spans, &count, error);
+    ids->trained = (struct rp_trained){origin, list->spans, count};
     return code;
 }
 

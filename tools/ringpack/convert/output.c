@@ -117,10 +117,8 @@ static uint32_t id_at(const struct rp_ids *ids, size_t place)
 static int reserve_lengths(struct rp_output *output, size_t more, struct rp_error *error)
 {
     size_t needed = output->documents + more;
-    int32_t *lengths = rp_grow(output->lengths, &output->capacity, needed, sizeof *lengths);
-    if (!lengths)
+    if (!RP_GROW(output->lengths, output->capacity, needed))
         return rp_fail(error, -ENOMEM, NULL, "no memory for an index of %zu documents", needed);
-    output->lengths = lengths;
     return 0;
 }
 
@@ -144,20 +142,18 @@ static int add_runs(struct rp_output *output, const struct rp_ids *ids, bool beg
 {
     const struct rp_trained *trained = &ids->trained;
     uint32_t count = 0;
-    struct rp_span *spans = rp_grow(output->scratch, &output->scratch_capacity, trained->count + 1u,
-                                    sizeof *spans);
-    if (!spans)
+    if (!RP_GROW(output->scratch, output->scratch_capacity, trained->count + 1u))
         return rp_fail(error, -ENOMEM, NULL, "no memory for %" PRIu32 " spans", trained->count);
-    output->scratch = spans;
     for (uint32_t i = 0; i < trained->count; i++) {
         struct rp_span run = trained->runs[i];
         bool is_last = end && run.end == ids->count;
         run = (struct rp_span){run.begin + begin, run.end + begin + is_last};
         run.begin = run.begin > 0 ? run.begin : 1; /* token 0 is the first */
         if (run.begin < run.end)
-            spans[count++] = run;
+            output->scratch[count++] = run;
     }
-    return rp_output_mask(output, output->documents - 1, trained->origin, spans, count, error);
+    return rp_output_mask(output, output->documents - 1, trained->origin, output->scratch, count,
+                          error);
 }
 
 int rp_output_add(struct rp_output *output, const struct rp_ids *ids, struct rp_ends ends,

@@ -76,10 +76,8 @@ static size_t whole_bytes(const struct rp_entries *entries)
 /* NULL: no memory. */
 static uint8_t *reserve(struct rp_side_queue *queue, size_t bytes)
 {
-    uint8_t *grown = rp_grow(queue->bytes, &queue->capacity, queue->end + bytes, 1);
-    if (!grown)
+    if (!RP_GROW(queue->bytes, queue->capacity, queue->end + bytes))
         return NULL;
-    queue->bytes = grown;
     queue->end += bytes;
     return queue->bytes + queue->end - bytes;
 }

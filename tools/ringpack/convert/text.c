@@ -48,13 +48,11 @@ static int read_all(struct rp_plain *plain, char **text_out, size_t *bytes_out,
     size_t bytes = 0, capacity = 0, got = 1;
     int code = 0;
     for (; code == 0 && got > 0; bytes += got) {
-        char *larger = rp_grow(text, &capacity, bytes + PIECE_BYTES, 1);
-        if (!larger) {
+        if (!RP_GROW(text, capacity, bytes + PIECE_BYTES)) {
             code = rp_fail(error, -ENOMEM, "cut the file, or write its text as JSONL",
                            "%s: no memory for %zu bytes of text", plain->path, bytes + PIECE_BYTES);
             break;
         }
-        text = larger;
         code = rp_plain_read(plain, text + bytes, PIECE_BYTES, &got, error);
     }
     *text_out = text;

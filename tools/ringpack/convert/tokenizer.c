@@ -91,14 +91,13 @@ int rp_tokenizer_open(struct rp_tokenizer *tokenizer, const struct rp_tokenizer_
 static int add_bytes(struct rp_tokenizer *tokenizer, const char *text, size_t bytes,
                      struct rp_error *error)
 {
-    uint16_t *grown = rp_grow(tokenizer->ids, &tokenizer->ids_capacity, bytes, sizeof *grown);
-    if (!grown)
+    if (!RP_GROW(tokenizer->ids, tokenizer->ids_capacity, bytes))
         return rp_fail(error, -ENOMEM, "cut it with --split-bytes",
                        "no memory for a document of %zu tokens", bytes);
-    tokenizer->ids = grown;
+    uint16_t *at = tokenizer->ids;
     for (size_t i = 0; i < bytes; i++)
-        grown[i] = (uint8_t)text[i];
-    struct rp_ids ids = {.at = grown, .width = sizeof *grown, .count = bytes};
+        at[i] = (uint8_t)text[i];
+    struct rp_ids ids = {.at = at, .width = sizeof *at, .count = bytes};
     return tokenizer->sink(tokenizer->context, &ids, error);
 }
 
@@ -106,11 +105,9 @@ static int add_bytes(struct rp_tokenizer *tokenizer, const char *text, size_t by
 static int reserve_batch(struct rp_tokenizer *tokenizer, size_t bytes, struct rp_error *error)
 {
     size_t needed = (size_t)rp_max_u64(tokenizer->batch_bytes + bytes, BATCH_BYTES);
-    uint8_t *batch = rp_grow(tokenizer->batch, &tokenizer->batch_capacity, needed, 1);
-    if (!batch)
+    if (!RP_GROW(tokenizer->batch, tokenizer->batch_capacity, needed))
         return rp_fail(error, -ENOMEM, "cut it with --split-bytes",
                        "no memory for %zu bytes of text", needed);
-    tokenizer->batch = batch;
     return 0;
 }
 

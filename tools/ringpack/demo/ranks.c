@@ -70,11 +70,8 @@ static int note(struct rp_demo_ranks *ranks, struct rp_demo_rank *rank,
         ranks->start_row = record->first_row;
         return 0;
     }
-    struct rp_demo_batch *larger = rp_grow(ranks->batches, &ranks->batch_capacity,
-                                           ranks->batch_count + 1, sizeof *larger);
-    if (!larger)
+    if (!RP_GROW(ranks->batches, ranks->batch_capacity, ranks->batch_count + 1))
         return rp_fail(error, -ENOMEM, "give fewer --seconds", "out of memory");
-    ranks->batches = larger;
     ranks->batches[ranks->batch_count++] = (struct rp_demo_batch){
         record->next_row, record->rows, record->tokens, {record->digest[0], record->digest[1]}};
     if (ranks->first_ns == 0)

@@ -33,11 +33,8 @@ static char *directory_of(const struct rp_config *config)
 
 static bool remember(struct rp_landmarks *landmarks, uint64_t row, uint64_t bytes)
 {
-    struct rp_landmark *list = rp_grow(landmarks->list, &landmarks->capacity, landmarks->count + 1,
-                                       sizeof *list);
-    if (!list)
+    if (!RP_GROW(landmarks->list, landmarks->capacity, landmarks->count + 1))
         return false;
-    landmarks->list = list;
     landmarks->list[landmarks->count] = (struct rp_landmark){row, landmarks->end, bytes};
     landmarks->count++;
     landmarks->end += bytes;

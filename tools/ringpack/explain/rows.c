@@ -31,10 +31,8 @@ void rp_explain_free(struct rp_row_maker *maker)
 static int make_room(struct rp_row_maker *maker, uint32_t count, struct rp_error *error)
 {
     free_texts(maker);
-    struct rp_explained *parts = rp_grow(maker->parts, &maker->capacity, count, sizeof *parts);
-    if (!parts)
+    if (!RP_GROW(maker->parts, maker->capacity, count))
         return rp_fail(error, -ENOMEM, NULL, "no memory for a row of %" PRIu32 " fragments", count);
-    maker->parts = parts;
     return 0;
 }
 

@@ -240,9 +240,7 @@ int rp_texts_read(struct rp_texts *texts, const struct rp_fragment *fragment,
     uint64_t at = extent.byte_offset +
                   rp_fragment_first_own(fragment, texts->form.has_bos) * extent.width;
     uint32_t bos = transfer.extra & RP_EXTRA_BOS, own = rp_transfer_own(&transfer);
-    uint32_t *ids = rp_grow(texts->ids, &texts->id_capacity, fragment->length, sizeof *ids);
-    texts->ids = ids ? ids : texts->ids;
-    if (!ids)
+    if (!RP_GROW(texts->ids, texts->id_capacity, fragment->length))
         code = rp_fail(error, -ENOMEM, NULL, "no memory for %" PRIu32 " tokens", fragment->length);
     if (code == 0 && own > 0)
         code = read_stretch(texts, rp_corpus_shard(texts->corpus, extent.shard), at,

@@ -16,10 +16,8 @@
 static int reserve(uint8_t **buffer, size_t *capacity, size_t used, size_t bytes,
                    struct rp_error *error)
 {
-    uint8_t *larger = rp_grow(*buffer, capacity, used + bytes, 1);
-    if (!larger)
+    if (!RP_GROW(*buffer, *capacity, used + bytes))
         return rp_fail(error, -ENOMEM, NULL, "a journal of %zu bytes: out of memory", used + bytes);
-    *buffer = larger;
     return 0;
 }
 

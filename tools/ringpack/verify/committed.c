@@ -19,11 +19,8 @@
 static int note_row(struct rp_notes *notes, uint64_t row, struct rp_hash128 digest,
                     struct rp_error *error)
 {
-    struct rp_note *larger = rp_grow(notes->notes, &notes->capacity, notes->count + 1,
-                                     sizeof *larger);
-    if (!larger)
+    if (!RP_GROW(notes->notes, notes->capacity, notes->count + 1))
         return rp_fail(error, -ENOMEM, "give --rows", "out of memory for the rows");
-    notes->notes = larger;
     notes->notes[notes->count++] = (struct rp_note){row, digest};
     return 0;
 }

@@ -10,14 +10,11 @@
 static int append_row(struct rp_reference *reference, const struct rp_reference_row *row,
                       struct rp_error *error)
 {
-    struct rp_reference_row *rows = rp_grow(reference->rows, &reference->row_capacity,
-                                            reference->row_count + 1, sizeof *rows);
-    if (!rows)
+    if (!RP_GROW(reference->rows, reference->row_capacity, reference->row_count + 1))
         return rp_fail(error, -ENOMEM, "give --rows", "out of memory for the rows");
-    reference->rows = rows;
-    rows[reference->row_count] = *row;
     bool is_skipped = rp_plan_skips(reference->plan, reference->row_count, 1);
-    rows[reference->row_count].is_skipped = is_skipped;
+    reference->rows[reference->row_count] = *row;
+    reference->rows[reference->row_count].is_skipped = is_skipped;
     /* One without fragments that is not skipped: its lane, or the stream, has ended. */
     if (row->fragments > 0 || (is_skipped && reference->row_count == reference->last_row))
         reference->last_row = reference->row_count + 1;
@@ -53,13 +50,10 @@ static int add_row(struct rp_reference *reference, const struct rp_journal_row *
     if (code < 0)
         return code;
     for (uint32_t i = 0; i < row->fragments; i++) {
-        struct rp_journal_fragment *all = rp_grow(reference->fragments,
-                                                  &reference->fragment_capacity,
-                                                  reference->fragment_count + 1, sizeof *all);
-        if (!all)
+        if (!RP_GROW(reference->fragments, reference->fragment_capacity,
+                     reference->fragment_count + 1))
             return rp_fail(error, -ENOMEM, "give --rows", "out of memory for the fragments");
-        reference->fragments = all;
-        all[reference->fragment_count++] = fragments[i];
+        reference->fragments[reference->fragment_count++] = fragments[i];
     }
     struct rp_hash128 hash = {row->hash_low, row->hash_high};
     if (row->fragments > 0)
