@@ -214,3 +214,85 @@ def test_a_loader_that_is_built_again_begins_at_a_loaded_state(program, corpora,
         assert next(batches)[1].tolist() == whole[3 if loaded else 0]
         batches.close()
         built.close()
+
+
+def titan_loops(folder, corpus, **arguments):
+    """The first labels of two batches in each of two loops, which begin at a loaded state, at the
+    state of a build that has not begun, and at the first row; and those of one loop."""
+    import ringpack.torchtitan
+
+    config = ringpack.torchtitan.dataloader(corpus=corpus, seed=3, run_dir=folder, **arguments)
+    form = {"dp_rank": 0, "dp_world_size": 1, "tokenizer": None, "seq_len": 16}
+    form.update(local_batch_size=2, snapshot_every_n_steps=None)
+
+    def take(built, count):
+        batches = iter(built)
+        found = [next(batches)[1].flatten().tolist() for _ in range(count)]
+        batches.close()
+        return found
+
+    first = config.build(**form)
+    whole = take(first, 3)
+    state = first.state_dict()
+    whole += take(first, 4)
+    first.close()
+    loaded, again = config.build(**form), None
+    loaded.load_state_dict(state)
+    found = [take(loaded, 2) + take(loaded, 2)]
+    loaded.close()
+    again = config.build(**form)
+    begun = again.state_dict()
+    loaded = config.build(**form)
+    loaded.load_state_dict(begun)
+    found += [take(loaded, 2) + take(loaded, 2)]
+    loaded.close()
+    fresh = config.build(**form)
+    found += [take(fresh, 2) + take(fresh, 2)]
+    fresh.close()
+    return found, whole
+
+
+@pytest.mark.parametrize("arguments", [{}, {"num_epochs": 2}])
+def test_later_loops_of_one_build_go_on(program, corpora, folder, arguments):
+    """As torchtitan's own: no row again and none left out, also of a stream with an end."""
+    pytest.importorskip("torchtitan")
+    found, whole = titan_loops(folder, corpora[0], **arguments)
+    assert found == [whole[3:], whole[:4], whole[:4]]
+
+
+@pytest.mark.parametrize(
+    "name, broken, wrong",
+    [
+        ("load_state_dict", lambda self, state: self.loader.load_state_dict(state), 0),
+        ("_begin", lambda self: None, 1),
+        ("_begin", lambda self: self._is_again and self.loader.reset(), 2),
+    ],
+)
+def test_control_loops_that_begin_elsewhere(program, corpora, folder, monkeypatch, name, broken,
+                                            wrong):  # fmt: skip
+    """A loaded state that counts for nothing, a build with the position of the last one, and a
+    build whose every loop begins at the first row, are seen."""
+    pytest.importorskip("torchtitan")
+    from ringpack.torchtitan import RingpackDataLoader
+
+    monkeypatch.setattr(RingpackDataLoader, name, broken)
+    found, whole = titan_loops(folder, corpora[0])
+    assert found[wrong] != [whole[3:], whole[:4], whole[:4]][wrong]
+
+
+def test_whole_passes_of_a_validator(program, corpora, folder):
+    """Of a stream that is read once, each loop and each build is a pass, also after a left one."""
+    pytest.importorskip("torchtitan")
+    import ringpack.torchtitan
+
+    config = ringpack.torchtitan.dataloader(corpus=corpora[0], seed=3, run_dir=folder)
+    config.infinite = False
+    form = {"dp_rank": 0, "dp_world_size": 1, "tokenizer": None, "seq_len": 16}
+    passes = []
+    for _ in range(2):
+        built = config.build(**form, local_batch_size=2)
+        for _ in range(2):
+            next(iter(built))
+            passes.append([labels.flatten().tolist() for _, labels in built])
+        built.close()
+    assert len(passes[0]) > 10 and passes == 4 * passes[:1]

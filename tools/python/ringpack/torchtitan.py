@@ -4,7 +4,10 @@
     config.dataloader = ringpack.torchtitan.dataloader(corpus="corpus", seed=1)
 
 torchtitan builds it with its ranks, batch size and sequence length, trains on it, and saves its
-position, which is one for all ranks, in each checkpoint."""
+position, which is one for all ranks, in each checkpoint.
+
+Each build begins at the first row, unless a state is loaded into it. Loops over one build continue
+where the last one stopped; of a stream that is read once (infinite=False), each is a whole pass."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -56,27 +59,33 @@ class RingpackDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
         made = config._made  # shared by the copies of a config: a validator builds one each time
         if "loader" not in made:
             form.update(seq_len=seq_len, profile="torchtitan", return_type="torch")
-            form["num_epochs"] = "endless" if config.infinite and config.repeat else 1
+            is_endless = config.infinite and config.repeat
+            form.update(num_epochs="endless" if is_endless else 1, restart=not is_endless)
             form.update(place_among(dp_rank, dp_world_size))
             made["loader"] = Loader(**{**form, **config.arguments})
-        self._is_again = made.setdefault("is_built", False)
+        self._is_again = made.setdefault("is_built", False)  # and has the position of the last one
         self.loader: Loader = made["loader"]
         made["is_built"] = True
 
-    def __iter__(self) -> Iterator[tuple[dict[str, Any], Any]]:
-        if self._is_again:  # each validation begins at the first row
+    def _begin(self) -> None:
+        if self._is_again:
             self.loader.reset()
+            self._is_again = False
+
+    def __iter__(self) -> Iterator[tuple[dict[str, Any], Any]]:
+        self._begin()
         for batch in self.loader:
             yield {"input": batch["input"], "positions": batch["positions"]}, batch["labels"]
 
     def state_dict(self) -> dict[str, Any]:
+        self._begin()
         state: dict[str, Any] = self.loader.state_dict()
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         if state_dict:
             self.loader.load_state_dict(state_dict)
-            self._is_again = False  # the next loop begins at this position
+            self._is_again = False
 
     def close(self) -> None:
         self.loader.close()  # another validation attaches it again
