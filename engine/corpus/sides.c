@@ -352,8 +352,17 @@ int rp_sides_number(const struct rp_corpus *corpus, uint32_t c, uint32_t source,
 {
     const struct rp_sides *sides = &corpus->sides;
     RP_DASSERT(c >= sides->count && c < sides->all);
-    return rp_column_values(sides->numbers[(c - sides->count) * sides->sources + source], &document,
-                            1, out, error);
+    const struct rp_column *column = sides->numbers[(c - sides->count) * sides->sources + source];
+    int code = rp_column_values(column, &document, 1, out, error);
+    if (code == 0 && rp_column_kind(column) == RP_COLUMN_UNSIGNED && *out > INT64_MAX)
+        code = rp_fail(error, -RP_E_FORMAT,
+                       "write smaller numbers: `ringpack annotate` with --replace, and the numbers "
+                       "as i64 or f64",
+                       "document column `%s`: source `%s`, document %" PRIu64 " has %" PRIu64
+                       ": batches have int64, so expected at most %" PRId64,
+                       sides->columns[c].name, corpus->sources[source].name, document, *out,
+                       INT64_MAX);
+    return code;
 }
 
 void rp_sides_describe(const struct rp_sides *sides, struct rp_side out[RP_SIDES_MAX])

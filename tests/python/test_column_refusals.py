@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Side columns that do not fit, that changed, or that are damaged: refused or found, by name."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ import numpy
 import pytest
 import ringpack
 from column_kit import Columns, assert_columns, column, fixtures, read_all, refused
+from mask_kit import index
 from stream_kit import Corpus, Engine
 
 SEED = 3208
@@ -37,6 +39,53 @@ def config_of(corpus, **more):
 def test_names_are_refused(corpus, columns, program, tmp_path, keys, said):
     told = refused(program, tmp_path, config_of(corpus, **keys))
     assert said in told and "next: " in told, told
+
+
+def numbered(program, folder, corpus):
+    """A config whose documents have numbers of u64: one is 2^63 - 1, and one 2^63."""
+    path = folder / "numbered.yaml"
+    keys = {"columns": [], "index": str(folder / "all.rpi"), "shuffle": "none"}
+    config = config_of(corpus, **keys, run_dir=str(folder))
+    path.write_text(json.dumps(config))
+    index(program, "-c", str(path))
+    for source, documents in zip(corpus.sources, corpus.documents):
+        numbers = numpy.arange(len(documents), dtype="u8")
+        numbers[[3, 30]] = 2**63 - 1, 2**63
+        numpy.save(folder / "n.npy", numbers)
+        command = [program, "annotate", "-q", "-c", str(path), "--source", source["name"]]
+        subprocess.run([*command, "--column", f"hash={folder}/n.npy"], check=True)
+    return {**config, "document_columns": ["hash"]}
+
+
+def hashes_of(program, folder, config):
+    """The numbers of documents that a trainer gets, and the error that ends the stream."""
+    engine, found = Engine(program, folder, config), []
+    loader = ringpack.Loader(run=engine.run, run_dir=folder)
+    try:
+        for batch in loader:
+            for row, own in zip(batch["rows"], batch["hash"]):
+                found += own[: row["fragments"]].tolist()
+    except ringpack.RingpackError as failure:
+        return found, failure
+    finally:
+        loader.close()
+        engine.kill()
+    return found, None
+
+
+def test_a_number_that_int64_lacks_is_refused(corpus, program, tmp_path):
+    """At its document; the greatest one that int64 has is delivered."""
+    found, failure = hashes_of(program, tmp_path, numbered(program, tmp_path, corpus))
+    assert isinstance(failure, ringpack.FormatError), failure
+    assert f"document 30 has {2**63}: batches have int64" in str(failure) and failure.hint
+    assert 2**63 - 1 in found and min(found) >= 0
+
+
+def test_control_a_number_that_turns_negative(corpus, program, broken, tmp_path, monkeypatch):
+    config = numbered(program, tmp_path, corpus)
+    monkeypatch.setenv("RP_DEFECT", "number_turns_negative")
+    found, failure = hashes_of(broken, tmp_path, config)
+    assert failure is None and min(found) == -(2**63)
 
 
 def test_files_that_do_not_fit_are_refused(corpus, columns, program, tmp_path):
