@@ -134,7 +134,8 @@ static struct rp_doctor_needs needs_of(const struct rp_config *config, bool comp
         .packers = config->packers,
         .run_dir = config->run_dir,
         .checkpoint_dir = config->checkpoint_dir,
-        .checkpoint_mirror_dir = config->checkpoint_mirror_dir};
+        .checkpoint_mirror_dir = config->checkpoint_mirror_dir,
+        .resume = config->resume};
     if (!complete)
         return needs;
     uint32_t documents = check_corpus(config, &needs);

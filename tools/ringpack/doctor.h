@@ -23,6 +23,7 @@ struct rp_doctor_needs {
     uint32_t readers, packers;
     const char *run_dir;                                /* may be NULL */
     const char *checkpoint_dir, *checkpoint_mirror_dir; /* NULL: none */
+    enum rp_resume resume;
     /* The corpus of a config: the code of opening it, and a warning if max_docs_per_row costs much.
      */
     int corpus_code;

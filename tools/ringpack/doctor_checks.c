@@ -22,6 +22,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/locked_dir.h"
 #include "cmd.h"
 #include "doctor.h"
@@ -306,6 +307,23 @@ static int try_directory(const char *key, const char *path, struct rp_error *err
     return code < 0 ? rp_fail_context(error, code, "%s %s cannot be written", key, path) : 0;
 }
 
+/* Whether a start finds the checkpoint that it needs, as the engine looks for it. */
+static int find_checkpoint(const struct rp_doctor_needs *needs, struct rp_error *error)
+{
+    struct rp_checkpoint *newest = NULL;
+    const char *directory = needs->checkpoint_dir, *mirror = needs->checkpoint_mirror_dir;
+    if (needs->resume == RP_RESUME_FRESH)
+        return 0;
+    int code = rp_checkpoint_newest(&newest, directory, false, error);
+    if (code == 0 && mirror)
+        code = rp_checkpoint_newest(&newest, mirror, false, error);
+    rp_checkpoint_close(newest);
+    if (code == 0 && needs->resume == RP_RESUME_REQUIRED)
+        code = rp_fail(error, -RP_E_EMPTY, "mount or restore it, or start with `--resume auto`",
+                       "resume: required, and %s has no checkpoint", directory);
+    return code < 0 ? code : 0;
+}
+
 static void check_checkpoints(const struct rp_doctor_needs *needs,
                               struct rp_doctor_finding *finding)
 {
@@ -322,6 +340,10 @@ static void check_checkpoints(const struct rp_doctor_needs *needs,
             return;
         }
         find(finding, RP_DOCTOR_OK, NULL, "%s: a checkpoint can be written", needs->checkpoint_dir);
+        if (i == 0 && find_checkpoint(needs, &error) < 0) {
+            find_error(finding, &error);
+            return;
+        }
     }
 }
 
