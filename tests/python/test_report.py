@@ -133,6 +133,27 @@ def test_checkpoints_of_a_directory(program, saved):
     assert html.escape(HOSTILE, quote=False)[:30] in page
 
 
+def test_fill_over_stages_of_another_seq_len(program, folder):
+    """Rows of each stage have places of their own number."""
+    corpus = Corpus(folder, [("megatron", "u16", 1, [300])], 3)
+    stages = [{"until": "row 20"}, {"seq_len": 64}]
+    keys = {"seq_len": 32, "batch_size": 2, "global_batch_size": 2, "num_epochs": 9}
+    keys |= {"checkpoint_dir": str(folder / "kept"), "run_dir": str(folder), "stages": stages}
+    path = folder / "config.yaml"
+    path.write_text(json.dumps({"sources": corpus.sources, **keys}))  # JSON is YAML
+    for most in 10, 5:
+        with ringpack.Loader(str(path), program=program) as loader:
+            for _ in zip(range(most), loader):
+                pass
+            assert next(iter(loader), None) is None or most == 5
+    *_, last = sorted((folder / "kept").glob("*.rpc"))
+    known = show(program, last)
+    rows, emitted = known["next_row"], known["token"]["emitted"]
+    assert rows > 20
+    (line,) = (row for row in cells(report(program, last)) if len(row) == 8)
+    assert line[4] == f"{100 * emitted / (20 * 32 + (rows - 20) * 64):.3f} %"
+
+
 def test_a_run_and_one_checkpoint(program, saved, folder):
     engine, kept, paths = saved
     out = folder / "run.html"

@@ -191,8 +191,8 @@ static void engine(FILE *out, const json_t *stat)
 
 static double fill_of(const struct rp_report_point *point)
 {
-    double room = (double)point->info.next_row * point->seq_len;
-    return room > 0 ? (double)point->emitted / room : 0;
+    double places = (double)point->emitted + (double)point->padding; /* rows differ in seq_len */
+    return places > 0 ? (double)point->emitted / places : 0;
 }
 
 /* The share of each source in the tokens since the checkpoint before, one bar for each. */

@@ -34,8 +34,8 @@ static int take_token(struct rp_report_point *point, const struct rp_checkpoint 
     int code = rp_state_info(state, bytes, &token, NULL);
     if (code < 0)
         return code;
-    point->seq_len = token.config.seq_len;
     point->emitted = token.counts.emitted;
+    point->padding = token.counts.padding;
     point->documents = token.counts.documents;
     point->source_count = token.source_count;
     point->names = names_of(checkpoint, token.source_count);

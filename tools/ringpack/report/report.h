@@ -13,9 +13,9 @@
 struct rp_report_point {
     struct rp_checkpoint_info info;
     uint64_t bytes;
-    double at;        /* seconds since 1970: when its file was written */
-    uint64_t emitted; /* tokens in the rows before it */
-    uint32_t seq_len, source_count;
+    double at;                 /* seconds since 1970: when its file was written */
+    uint64_t emitted, padding; /* tokens in the rows before it, or before their deal window */
+    uint32_t source_count;
     uint64_t documents;
     struct rp_ledger_source *sources; /* NULL = the token cannot be read */
     char **names;                     /* the sources'; NULL = not known */
