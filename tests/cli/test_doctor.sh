@@ -84,7 +84,20 @@ printf '%s\n' 'seq_len: 1048576' 'batch_size: 64' 'dp_world_size: 2' \
     'sources: [{path: tokens.bin, format: raw, dtype: u16, eos: 1}]' \
     >"$work/run.yaml"
 expect "the rings of a config: 64 MiB, and 8 slots of 64 rows of 4 MiB for each of 2 ranks" 0 \
-    "^ok +memory .*, 4\.[0-9]+ GiB wanted for all rings" doctor -c "$work/run.yaml"
+    "^ok +memory .*, 4\.[0-9]+ GiB wanted by an engine$" doctor -c "$work/run.yaml"
+cp "$work/tokens.bin" "$work/wide.bin"
+sed 's/tokens.bin/wide.bin/; s/1048576/65536/' "$work/run.yaml" >"$work/wide.yaml"
+expect "rows of 65,536 tokens" 0 "^ok +memory .*, [23]..\.[0-9]+ MiB wanted by an engine$" \
+    doctor -c "$work/wide.yaml"
+{ cat "$work/wide.yaml"; echo 'stages: [{until: row 128}, {seq_len: 262144}]'; } >"$work/grows.yaml"
+expect "a later stage of rows four times as long" 0 \
+    "^ok +memory .*, 1\.[01] GiB wanted by an engine$" doctor -c "$work/grows.yaml"
+"$PYTHON" -c 'import numpy, sys; numpy.save(sys.argv[1], numpy.zeros((32768, 8), "f4"))' \
+    "$work/wide.npy"
+(cd "$work" && "$RINGPACK" column -q -c wide.yaml --column wide=wide.npy) ||
+    failures=$((failures + 1))
+expect "with a side column of 32 bytes for each token" 0 \
+    "^ok +memory .*, 2\.[0-9]+ GiB wanted by an engine$" doctor -c "$work/wide.yaml" --columns wide
 expect "what nothing verifies" 0 \
     "^warn +verification +nothing verifies 100.0 % of the tokens, 100.0 % of the bytes" \
     doctor -c "$work/run.yaml"

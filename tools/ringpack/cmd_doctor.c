@@ -14,11 +14,8 @@
 #include "flow/descriptors.h"
 #include "flow/flow.h"
 #include "other_streams.h"
-#include "server/server.h"
-#include "shm/ring.h"
+#include "server/sizes.h"
 #include "stream.h"
-
-#define STATE_BYTES 16384u /* room that a state token takes in a batch slot, roughly */
 
 struct arguments {
     struct rp_cmd_line line;
@@ -103,24 +100,42 @@ static void check_borders(const struct rp_corpus *corpus, struct rp_doctor_needs
     }
 }
 
-/* Returns max_docs_per_row, after computing its cost; 0 if the corpus cannot be opened. */
-static uint32_t check_corpus(const struct rp_config *config, struct rp_doctor_needs *needs)
+/* The rings grow with the rows. A stage of another seq_len has an engine of its own. */
+static uint64_t memory_of(const struct rp_config *config, const struct rp_corpus *corpus,
+                          const struct rp_plan *plan)
+{
+    struct rp_engine_memory memory = rp_engine_memory(config, corpus, plan);
+    struct rp_geometry longest = rp_engine_geometry(config, corpus, plan);
+    for (uint32_t i = 0; i < config->stages.count; i++)
+        longest.seq_len = (uint32_t)rp_max_u64(longest.seq_len, config->stages.stages[i].seq_len);
+    uint64_t ring = rp_geometry_layout(&longest, rp_engine_sections(config, plan),
+                                       config->token_dtype);
+    bool is_mapped = config->io == RP_IO_MAPPED;
+    return ring * config->rank_count + memory.process +
+           (is_mapped ? memory.flow_mapped : memory.flow_reading);
+}
+
+static void check_corpus(const struct rp_config *config, struct rp_doctor_needs *needs)
 {
     struct rp_corpus *corpus = NULL;
+    struct rp_plan *plan = NULL;
     struct rp_docs_per_row found = {0};
     int code = rp_stream_open_corpus(&corpus, config, true, &needs->corpus_error);
     if (code >= 0)
         code = rp_stream_docs_per_row(&found, config, corpus, &needs->corpus_error);
+    if (code >= 0)
+        code = rp_stream_open_plan_with(&plan, config, corpus, &found, &needs->corpus_error);
     if (code >= 0)
         (void)rp_stream_docs_per_row_text(&found, config, needs->packing, sizeof needs->packing);
     if (code >= 0) {
         check_verification(config, corpus, needs);
         check_tokens(config, corpus, needs);
         check_borders(corpus, needs);
+        needs->memory_bytes = memory_of(config, corpus, plan);
     }
+    rp_plan_close(plan);
     rp_corpus_close(corpus);
     needs->corpus_code = code;
-    return config->max_docs_per_row ? config->max_docs_per_row : found.standard;
 }
 
 static struct rp_doctor_needs needs_of(const struct rp_config *config, bool complete)
@@ -138,15 +153,7 @@ static struct rp_doctor_needs needs_of(const struct rp_config *config, bool comp
         .resume = config->resume};
     if (!complete)
         return needs;
-    uint32_t documents = check_corpus(config, &needs);
-    struct rp_geometry geometry = {.rows = config->batch_size,
-                                   .seq_len = config->seq_len,
-                                   .max_docs_per_row = documents ? documents : 1,
-                                   .world = config->dp_world_size,
-                                   .slots = config->prefetch_factor,
-                                   .state_bytes = STATE_BYTES};
-    needs.ring_bytes = config->rank_count *
-                       rp_geometry_layout(&geometry, config->sections, config->token_dtype);
+    check_corpus(config, &needs);
     uint64_t shards = 0;
     for (uint32_t i = 0; i < config->source_count; i++)
         shards += config->sources[i].shard_count;

@@ -18,8 +18,9 @@ enum rp_doctor_state {
 
 /* The needs of a run, by its config or by the defaults. */
 struct rp_doctor_needs {
-    uint64_t prefetch_bytes, ring_bytes; /* ring_bytes 0: not known without a config */
-    uint64_t files, files_least;         /* descriptors: to keep all token files open, or a few */
+    uint64_t prefetch_bytes;
+    uint64_t memory_bytes; /* an engine's, at its longest rows; 0: not known without a corpus */
+    uint64_t files, files_least; /* descriptors: to keep all token files open, or a few */
     uint32_t readers, packers;
     const char *run_dir;                                /* may be NULL */
     const char *checkpoint_dir, *checkpoint_mirror_dir; /* NULL: none */

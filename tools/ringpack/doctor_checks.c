@@ -194,10 +194,11 @@ static void check_huge_pages(const struct rp_doctor_needs *needs, struct rp_doct
 static void check_memory(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
 {
     struct rp_available available = rp_memory_available();
-    uint64_t wanted = needs->prefetch_bytes + needs->ring_bytes;
+    uint64_t wanted = needs->memory_bytes ? needs->memory_bytes : needs->prefetch_bytes;
     char available_text[RP_CMD_TEXT_BYTES], wanted_text[RP_CMD_TEXT_BYTES];
-    const char *scope = needs->ring_bytes ? "for all rings"
-                                          : "only for the prefetch ring (-c FILE: for all)";
+    const char *scope = needs->memory_bytes
+                            ? "by an engine"
+                            : "only for the prefetch ring (with a corpus: by an engine)";
     rp_cmd_bytes_text(available.bytes, available_text);
     rp_cmd_bytes_text(wanted, wanted_text);
     if (available.bytes < wanted)
