@@ -118,10 +118,10 @@ expect "copies that cannot be" 1 "^FAIL +checkpoints +checkpoint_mirror_dir /pro
     doctor -c "$work/run.yaml" --checkpoint-dir "$work/kept" --checkpoint-mirror-dir /proc/none
 expect "checkpoints in a directory that will be made" 0 "^ok +checkpoints .*$work/kept/here" \
     doctor -c "$work/run.yaml" --checkpoint-dir "$work/kept/here"
-expect "a start that wants a checkpoint" 1 "^FAIL +checkpoints +resume: required, and .*kept has no" \
+expect "a start that wants a checkpoint" 1 "^FAIL +checkpoints +resume: required, .*kept has no" \
     doctor -c "$work/run.yaml" --checkpoint-dir "$work/kept" --resume required
 mkdir "$work/bad" && echo damaged >"$work/bad/checkpoint-000000000001.rpc"
-expect "checkpoints of which none verifies" 1 "^FAIL +checkpoints .*none of its checkpoints verifies" \
+expect "checkpoints of which none verifies" 1 "^FAIL +checkpoints .*none of its.* verifies" \
     doctor -c "$work/run.yaml" --checkpoint-dir "$work/bad"
 expect "the same, set aside" 0 "^ok +checkpoints" \
     doctor -c "$work/run.yaml" --checkpoint-dir "$work/bad" --resume fresh

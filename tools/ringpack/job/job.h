@@ -59,7 +59,7 @@ struct rp_child {
 };
 #define RP_NO_CHILD ((struct rp_child){.lifeline_fd = -1, .ready_fd = -1})
 
-/** Run the words, a `serve`, with a lifeline and a pipe that tells when it is ready. The child
+/** Run the words, a `serve`, with a lifeline and a pipe that reports that it is ready. The child
  * calls `begin` first. */
 RP_MUST_CHECK int rp_child_serve(struct rp_child *engine, const char *program,
                                  const struct rp_words *words, void (*begin)(const void *context),
