@@ -124,7 +124,7 @@ struct rp_saver {
     char *path;
     uint64_t bytes;     /* size of the file that was written */
     bool already_saved; /* the newest checkpoint has this very state: no file was written */
-    enum rp_validity drop_reason; /* of the copied contents: CHANGED or LATE; NONE: kept */
+    enum rp_validity drop_reason; /* CHANGED or LATE: contents are dropped */
     struct rp_error error;
     /* out: read by the engine once DONE is reached */
     uint64_t copied_ns; /* CLOCK_MONOTONIC: the contents were copied; 0: no contents */

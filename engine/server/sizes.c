@@ -107,7 +107,7 @@ struct rp_engine_memory rp_engine_memory(const struct rp_config *config,
                    (config->cache_bytes ? RP_CACHE_QUEUE_BYTES + RP_PREFILL_BYTES : 0)};
 }
 
-#define DESCRIPTORS_OF_AN_ENGINE 32u /* of the program, the loop, the listener, a checkpoint */
+#define DESCRIPTORS_OF_AN_ENGINE 32u /* program, loop, listener, a checkpoint */
 #define DESCRIPTORS_OF_A_SEAT 3u /* its control page, the process that reads it, its connection */
 #define DESCRIPTORS_OF_A_CATCH_UP (RP_DESCRIPTORS_MIN + 2) /* its files, its reader */
 
