@@ -50,7 +50,7 @@ static const struct rule {
     {"max_docs_per_row", '=', KIND_KEY, NEVER, NULL},
     {"block_documents", '=', KIND_KEY, NEVER, NULL},
     {"window_blocks", '=', KIND_KEY, NEVER, NULL},
-    {"lanes", '=', KIND_KEY, NEVER, NULL},
+    {"lanes", '=', KIND_KEY, NEVER, "plan_partitions"},
     {"group", '=', KIND_KEY, NEVER, NULL},
     {"bos_id", '=', KIND_KEY, NEVER, NULL},
     {"eos_id", '=', KIND_KEY, NEVER, NULL},

@@ -102,7 +102,7 @@ struct rp_config {
     uint32_t row_gap;          /* pad (default) | split; an explicit pad is an error with concat */
     uint32_t long_doc;         /* split (default) | truncate | drop */
     uint32_t max_docs_per_row; /* 0 = from the lengths of the corpus (plan/docs_per_row.h) */
-    uint32_t lanes;            /* 1; version 1 only */
+    uint32_t plan_partitions;  /* 1; version 1 only */
     uint64_t num_epochs;       /* 1; 0 or `endless` = endless */
     uint64_t vocab_size;       /* 0 = not declared: only token_dtype limits token ids */
     /* the same, of version 2 (engine/plan/STREAM2.md) */

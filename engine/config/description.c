@@ -102,8 +102,8 @@ static void add_keys(struct walk *walk, const struct rp_config_source *source)
  * is opened to compare those. In each version, because a trainer's config may fit both. */
 static int add_stages(struct rp_hasher *hasher, const struct rp_config *config)
 {
-    static const char *const keys[] = {"num_epochs", "seq_len", "align", "packing", "window",
-                                       "row_gap",    "spread",  "deal",  "lanes"};
+    static const char *const keys[] = {"num_epochs", "seq_len", "align", "packing",        "window",
+                                       "row_gap",    "spread",  "deal",  "plan_partitions"};
     static const char *const of_source[] = {"name",     "weight",     "documents",  "atomic",
                                             "too_long", "max_epochs", "max_tokens", "on_exhausted"};
     char value[RP_RECORD_VALUE_MAX + 1];
@@ -213,7 +213,7 @@ static void add_stream(struct rp_record_writer *writer, const struct rp_config *
     add_corpus(writer, walk);
     if (has_window)
         add_value(writer, config, "fill", "row_gap");
-    add_key(writer, config, "lanes");
+    add_value(writer, config, "lanes", "plan_partitions");
     add_key(writer, config, "long_doc");
     if (config->max_docs_per_row)
         rp_contract_add(writer, "max_docs_per_row", "%" PRIu32, config->max_docs_per_row);

@@ -135,7 +135,7 @@ bool rp_config_reads_alike(const struct rp_config *config)
 
 bool rp_config_fits_each_version(const struct rp_config *config)
 {
-    return config->lines[RP_KEY_stream_version] == 0 && config->lanes == 1 &&
+    return config->lines[RP_KEY_stream_version] == 0 && config->plan_partitions == 1 &&
            check_keys_of_1(config, NULL) == 0;
 }
 
@@ -147,13 +147,13 @@ int rp_config_check_version(struct rp_config *config, struct rp_error *error)
     }
     if (config->stream_version == 1)
         return check_keys_of_1(config, error);
-    if (config->lanes > 1)
-        return RP_KEY_FAIL(config, lanes,
-                           "leave `lanes` out, because `spread` mixes long documents; or write "
+    if (config->plan_partitions > 1)
+        return RP_KEY_FAIL(config, plan_partitions,
+                           "leave it out, because `spread` mixes long documents; or write "
                            "`stream_version: 1`",
                            error,
-                           "expected 1, found %" PRIu32 ": lanes exist in stream version 1 only",
-                           config->lanes);
+                           "expected 1, found %" PRIu32 ": the key is of stream version 1 only",
+                           config->plan_partitions);
     return 0;
 }
 

@@ -110,8 +110,8 @@ enum rp_key_kind {
       "rows and steps that are not delivered: {rows: [100-200], steps: [7]} (stream_version: 2)")  \
     X(grow, grow, BOOL, NULL, "true", 0, 0,                                                        \
       "at a resume, use documents that were appended to a source (stream_version: 2)")             \
-    X(lanes, lanes, COUNT, NULL, "1", 1, 1024,                                                     \
-      "independent plans; row g belongs to lane g mod lanes")                                      \
+    X(plan_partitions, plan_partitions, COUNT, NULL, "1", 1, 1024,                                 \
+      "independent plans, the lanes; row g is of plan g mod their number (stream_version: 1)")     \
     X(num_epochs, num_epochs, EPOCHS, NULL, "1", 0, UINT32_MAX,                                    \
       "times that every source is read; 0 or endless: without end")                                \
     X(vocab_size, vocab_size, COUNT, NULL, "(not declared)", 0, 1ull << 32,                        \

@@ -27,6 +27,7 @@ const struct rp_config_older_name rp_config_older_names[] = {
     {"drop_unmasked", "drop_untrained"},
     {"replicas", "consumers_per_rank"},
     {"fill", "row_gap"},
+    {"lanes", "plan_partitions"},
     {OLDER_SIZE, "packing_buffer"}, /* and the key SECOND_SIZE */
     {NULL, NULL},
 };

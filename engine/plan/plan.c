@@ -76,7 +76,7 @@ static int check_sources(const struct rp_plan_config *config, const struct rp_pl
         uint64_t units = rp_order_units(config, sources[s].documents);
         if (units < config->lanes)
             return rp_fail(
-                error, -RP_E_CONFIG, "use fewer lanes, or smaller blocks",
+                error, -RP_E_CONFIG, "lower plan_partitions, or use smaller blocks",
                 "source %s has %" PRIu64 " %s for %" PRIu32 " lanes; each lane needs one",
                 rp_plan_source_word(&sources[s], s).text, units,
                 config->shuffle == RP_SHUFFLE_BLOCK ? "blocks" : "documents", config->lanes);
@@ -91,7 +91,7 @@ static int check_token_bytes(const struct rp_plan_config *config, uint32_t sourc
     if (bytes <= UINT32_MAX)
         return 0;
     return rp_fail(error, -RP_E_CONFIG,
-                   "lower packing_buffer or open_bins, max_docs_per_row, or lanes",
+                   "lower packing_buffer or open_bins, max_docs_per_row, or plan_partitions",
                    "a state token of this configuration could take %" PRIu64
                    " bytes; at most %" PRIu32 " are possible",
                    bytes, UINT32_MAX);

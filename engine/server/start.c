@@ -329,7 +329,7 @@ static int save_start_state(struct rp_stream *stream, struct rp_error *error)
     stream->state_bytes_max = rp_max_u64(stream->state_bytes_max,
                                          rp_plan_state_bytes_max(stream->plan));
     if (stream->state_bytes_max > RP_STATE_BYTES_MAX)
-        return rp_fail(error, -RP_E_CONFIG, "lower packing_buffer or open_bins, or lanes",
+        return rp_fail(error, -RP_E_CONFIG, "lower packing_buffer or open_bins, or plan_partitions",
                        "the state of this stream may need %" PRIu64
                        " bytes, and a trainer could not bring back more than %zu",
                        stream->state_bytes_max, RP_STATE_BYTES_MAX);

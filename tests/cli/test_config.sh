@@ -41,7 +41,7 @@ status 0 "must not change on resume|may change on resume, at a stage" \
     "$ringpack" config keys
 equals "seq_len pad_id" "$("$ringpack" config keys seq-len pad_id | grep -oE '^  [a-z_]+' | xargs)"
 equals 1 "$("$ringpack" config keys mask_of | grep -c '^  mask_of')" # a source's key
-refuses "keys: there is no key \`lanez\`; did you mean \`lanes\`" "$ringpack" config keys lanez
+refuses "keys: there is no key \`grouq\`; did you mean \`group\`" "$ringpack" config keys grouq
 # No help buries the options of a verb below the config's.
 for verb in $("$ringpack" help | sed -nE 's/^  ([a-z]+) +[^ ].*/\1/p'); do
     lines=$("$ringpack" help "$verb" | wc -l)
@@ -136,6 +136,11 @@ status 0 "\`fill\` is now \`row_gap\`|stage.yaml: fine" \
     "$ringpack" config check -c stage.yaml
 { cat gap.yaml; echo 'fill: split'; } >both-names.yaml
 refuses "given twice" "$ringpack" config check -c both-names.yaml
+{ cat one.yaml; printf 'stream_version: 1\nlanes: 2\n'; } >lanes.yaml
+sed s/lanes/plan_partitions/ lanes.yaml >partitions.yaml
+sed s/lanes.*// lanes.yaml >version-1.yaml
+status 0 "\`lanes\` is now \`plan_partitions\`" "$ringpack" config diff lanes.yaml partitions.yaml
+status 1 "plan_partitions: must stay" "$ringpack" config diff version-1.yaml partitions.yaml
 # `window` is the older name of two keys: of the one of the packing.
 for names in "lookahead packing_buffer open_bins" "best_fit open_bins packing_buffer"; do
     read -r packing size other <<<"$names"

@@ -67,11 +67,12 @@ equals "0 8" "$(counts steps_of_one_document spread_advised)"
 # Version 1: half of the 16 steps are one document; with a lane for each row of a step, none is.
 "$ringpack" plan -c l.yaml --json >report
 equals "16 8 0.5 8" "$(counts steps steps_of_one_document largest_document_share lanes_advised)"
-status 0 'in 8 of 16 steps one document has more than half|`lanes: 8`' \
+status 0 'in 8 of 16 steps one document has more than half|`plan_partitions: 8`' \
     "$ringpack" plan -c l.yaml
-"$ringpack" plan -c l.yaml --json --lanes 8 >report
+"$ringpack" plan -c l.yaml --json --plan-partitions 8 >report
 equals "0 8" "$(counts steps_of_one_document lanes_advised)"
-! "$ringpack" plan -c l.yaml --lanes 8 | grep -q 'more than half' || fail "lanes are advised again"
+! "$ringpack" plan -c l.yaml --plan-partitions 8 | grep -q 'more than half' ||
+    fail "partitions are advised again"
 
 # An EOS that never occurs, occurs twice, or is every fifth token; and one that is right.
 declare -A doubt=([neox-3]='one document of 100002 tokens'

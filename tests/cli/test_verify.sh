@@ -33,7 +33,7 @@ done
 status 0 'verify: identical' "$ringpack" verify -c config.yaml --kills 6 --num-epochs endless \
     --shuffle block --block-documents 8 --window-blocks 4 --rows 500 --token-dtype i64
 status 0 'verify: identical' "$ringpack" verify -c config.yaml --kills 6 --row-gap split \
-    --stream-version 1 --lanes 3
+    --stream-version 1 --plan-partitions 3
 
 # --- a stream of version 2: stages, steps that are skipped, rows that are dealt, another seq_len
 cat >stages.yaml <<'YAML'

@@ -59,7 +59,8 @@ static void check_finished(const struct rp_config *c)
     FUZZ_REQUIRE(c->rank_count > 0);
     FUZZ_REQUIRE((uint64_t)c->rank_first + c->rank_count <= c->dp_world_size);
     FUZZ_REQUIRE(c->max_docs_per_row <= c->seq_len);
-    FUZZ_REQUIRE(c->window >= 1 && c->window <= 4096 && c->lanes >= 1 && c->lanes <= 1024);
+    FUZZ_REQUIRE(rp_config_window(c) >= 1 && rp_config_window(c) <= 4096);
+    FUZZ_REQUIRE(c->plan_partitions >= 1 && c->plan_partitions <= 1024);
     FUZZ_REQUIRE(rp_is_pow2(c->prefetch_factor) && c->prefetch_factor >= 2);
     FUZZ_REQUIRE(c->token_dtype >= RP_DTYPE_U16 && c->token_dtype <= RP_DTYPE_I64);
     FUZZ_REQUIRE(c->sections >> RP_SECTION_COUNT == 0 && c->checkpoint_keep >= 2);

@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 
 from calendars import drawn, with_calendar
+from stream_oracle import SIZE_KEYS
 
 CONTROL_KILLS = 80
 CONTROL_TRIES = 20
@@ -100,7 +101,7 @@ def draw_config(generator, folder):
         "shuffle": generator.choice(["document", "block", "none"]),
         "long_doc": generator.choice(["split", "split", "truncate", "drop"]),
         "stream_version": 1,
-        "lanes": generator.choice([1, 1, 2, 3]),
+        "plan_partitions": generator.choice([1, 1, 2, 3]),
         "max_docs_per_row": generator.choice([4, 16, 64]),
         "num_epochs": generator.choice([1, 2, "endless"]),
         "batch_size": rows,
@@ -111,8 +112,8 @@ def draw_config(generator, folder):
         "checkpoint_keep": generator.choice([2, 3]),
     }
     if config["packing"] != "concat":
-        config |= {"window": generator.choice([4, 16, 64])}
-        config |= {"fill": generator.choice(["pad", "split"])}
+        config |= {SIZE_KEYS[config["packing"]]: generator.choice([4, 16, 64])}
+        config |= {"row_gap": generator.choice(["pad", "split"])}
     if config["shuffle"] == "block":
         config |= {"block_documents": generator.choice([4, 16]), "window_blocks": 3}
     return config

@@ -9,6 +9,7 @@ Stages and deals are drawn in the oracle's words; stream2_kit.py writes them int
 import collections
 
 from stream2_kit import Stream2, deal_keys, stages_config
+from stream_oracle import SIZE_KEYS
 
 BOS, EOS = 49998, 49997  # no token of a corpus, and below the limit of u16
 ORDERS = ["descending", "middle", "wave", "late_wave"]
@@ -292,7 +293,8 @@ def with_calendar(rng, config, ends):
     is as in add_growth. Lives of `verify` have steps of one size, so
     stages have no sizes; `lives` has them."""
     draw = rng.choice
-    of_version_1 = ("lanes", "packing", "window", "fill", "max_docs_per_row", "num_epochs")
+    of_version_1 = "plan_partitions", "packing", *SIZE_KEYS.values(), "row_gap"
+    of_version_1 += "max_docs_per_row", "num_epochs"
     config = {key: value for key, value in config.items() if key not in of_version_1}
     step = config.setdefault("global_batch_size", config["batch_size"])
     group = draw([1, 1, 1, 2, 3])

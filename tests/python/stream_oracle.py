@@ -25,10 +25,10 @@ SIZE_KEYS = {"lookahead": "packing_buffer", "best_fit": "open_bins"}  # concat h
 
 def keys_of(fields):
     """The keys of a config for fields of a stream, or for keys whose `packing` was replaced."""
-    sizes = [fields[name] for name in ("window", *SIZE_KEYS.values()) if name in fields]
-    keys = {k: v for k, v in fields.items() if k not in ("fill", "window", *SIZE_KEYS.values())}
-    if "fill" in fields:
-        keys["row_gap"] = fields["fill"]
+    names = {"fill": "row_gap", "lanes": "plan_partitions"}
+    of_size = "window", *SIZE_KEYS.values()
+    keys = {names.get(k, k): value for k, value in fields.items() if k not in of_size}
+    sizes = [fields[name] for name in of_size if name in fields]
     if sizes and keys.get("packing", "lookahead") in SIZE_KEYS:
         keys[SIZE_KEYS[keys.get("packing", "lookahead")]] = sizes[-1]
     return keys

@@ -18,10 +18,10 @@ from stream_oracle import KEYS, keys_of, write_megatron
 
 BLOCK = {"shuffle": "block", "block_documents": 8, "window_blocks": 2}
 SHAPE = {"batch_size": 3, "sections": "labels,provenance"}
-BASE = {**KEYS, **BLOCK, **SHAPE, "lanes": 1, "pad_id": 0}
+BASE = {**KEYS, **BLOCK, **SHAPE, "plan_partitions": 1, "pad_id": 0}
 STREAM = {  # key -> another value
     **{"seed": 8, "seq_len": 49, "packing": "best_fit", "packing_buffer": 9, "row_gap": "split"},
-    **{"long_doc": "truncate", "max_docs_per_row": 5, "num_epochs": 3, "lanes": 2},
+    **{"long_doc": "truncate", "max_docs_per_row": 5, "num_epochs": 3, "plan_partitions": 2},
     **{"shuffle": "document", "block_documents": 9, "window_blocks": 3},
 }
 DELIVERY = {

@@ -252,7 +252,7 @@ WORLDS = [  # the wrong number, and the legal values that must be listed
     ({"dp_world_size": 4, "ranks": "2-5"}, ["ranks", "below dp_world_size 4", "found 5"]),
     ({"dp_world_size": 0}, ["dp_world_size", "found 0"]),
     ({"batch_size": 0}, ["batch_size", "found 0"]),
-    ({"lanes": 500}, ["lanes", "500"]),
+    ({"plan_partitions": 500}, ["plan_partitions", "500"]),
 ]
 
 
@@ -292,7 +292,7 @@ OTHER = {  # a config key that is part of the stream, and another value of it
     "shuffle": ("document", "none"),
     "long_doc": ("split", "drop"),
     "packing_buffer": (64, 65),
-    "lanes": (1, 2),
+    "plan_partitions": (1, 2),
     "max_docs_per_row": (32, 31),
 }
 
@@ -371,7 +371,7 @@ def test_a_state_of_many_lanes(program, folder):
     config = {**VERSION_1, "sources": [path], "seq_len": 2048, "batch_size": 1}
     config |= {"num_epochs": "endless", "packing_buffer": 4096}
     config |= {"prefetch_bytes": "1mb", "prefetch_factor": 2}
-    engine = Engine(program, folder, {**config, "lanes": 9})
+    engine = Engine(program, folder, {**config, "plan_partitions": 9})
     try:
         with Ranks(engine) as ranks:
             for _ in ranks.turns(20):
@@ -383,8 +383,8 @@ def test_a_state_of_many_lanes(program, folder):
             assert [batches[0]["input_ids"].tolist() for batches in ranks.turns(3)] == wanted
     finally:
         engine.kill()
-    keys = {"packing_buffer": 4096, "lanes": 1024, **VERSION_1}
-    refused_serve(program, folder, path, "state", "lanes", **keys)
+    keys = {"packing_buffer": 4096, "plan_partitions": 1024, **VERSION_1}
+    refused_serve(program, folder, path, "state", "plan_partitions", **keys)
 
 
 def test_bad_state_tokens(program, folder, good):

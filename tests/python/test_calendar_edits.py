@@ -171,7 +171,7 @@ REFUSED = [
     (nothing, {"skip": {"rows": [3]}}, "skip"),
     (nothing, {"names": ("web", "old")}, "books"),
     (no_old, {"names": ("web", "books")}, "source old is not in the config, and stages"),
-    (nothing, {"lanes": 2}, "lanes"),
+    (nothing, {"plan_partitions": 2}, "plan_partitions"),
     (nothing, {"stream_version": 1, "stages": None, "spread": None}, "stream_version"),
 ]
 

@@ -22,7 +22,7 @@ OTHERS = {  # field -> another value of it, and the words for the two
     "row_gap": ("split", "pad", "split"),
     "long_doc": ("drop", "split", "drop"),
     "max_docs_per_row": (5, "6", "5"),
-    "lanes": (2, "1", "2"),
+    "plan_partitions": (2, "1", "2"),
 }
 
 

@@ -23,7 +23,7 @@ TWO = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_PORT": "1", "TORCHELA
         ("long_doc", "drop"),
         ("shuffle", "none"),
         ("num_epochs", 3),
-        ("lanes", 2),
+        ("plan_partitions", 2),
         ("packing_buffer", 9),
         ("max_docs_per_row", 5),
         ("seq_len", 32),

@@ -110,6 +110,17 @@ def test_the_older_name_of_sizes_of_packings_is_read(corpora, folder, packing, n
             ringpack.Loader("c.yaml", window=5, **{newer: 5})
 
 
+def test_the_older_name_of_plan_partitions_is_read(corpora, folder):
+    keys = dict(corpus=corpora[0], seq_len=48, batch_size=3, run_dir=folder, stream_version=1)
+    with pytest.warns(FutureWarning, match="`lanes` is now `plan_partitions`"):
+        loader = ringpack.Loader(**keys, lanes=2)
+    with loader:
+        next(loader)
+        assert "lanes=2\n" in loader.contract()
+    with pytest.raises(TypeError, match="plan_partitions and lanes, its older name"):
+        ringpack.Loader(**keys, lanes=2, plan_partitions=2)
+
+
 def test_mappings_and_lists_of_them_are_options(program):
     """Nested keys reach the engine as they would from a file."""
     keys = {

@@ -158,7 +158,7 @@ def test_a_refusal_is_that_of_a_start(program, folder, corpus):
     cases = [
         ("at.token", {"seed": 7}, "seed differs: the state has 23, this run has 7"),
         ("at.token", {"seq_len": 64}, "seq_len differs: the state has 48, this run has 64"),
-        ("at.token", {"lanes": 2}, "lanes differs"),
+        ("at.token", {"plan_partitions": 2}, "plan_partitions differs"),
         ("at.token", {"num_epochs": 1}, "num_epochs differs: the state has 2, this run has 1"),
         ("at.token", other, "number of sources differs: the state has 2, this run has 1"),
         ("at.token", both, "seed differs"),

@@ -89,9 +89,10 @@ def test_a_new_run_may_be_version_1(program, folder, stream):
 
 
 def test_lanes_need_version_1(program, folder, stream):
-    path = write(folder, config_of(stream, folder, lanes=2))
+    path = write(folder, config_of(stream, folder, plan_partitions=2))
     for verb in ("serve",), ("plan",), ("config", "check"), ("config", "contract"):
-        refused(program, *verb, "-c", path, texts=["lanes", "stream_version: 1", "other.yaml:1"])
+        texts = ["plan_partitions", "stream_version: 1", "other.yaml:1"]
+        refused(program, *verb, "-c", path, texts=texts)
 
 
 # ---- a run of version 1 continues ----------------------------------------------------------------
@@ -108,7 +109,7 @@ def test_a_run_of_version_1_goes_on(program, folder, stream, older, way):
         shutil.move(folder / "kept", folder / "copies")
         config["checkpoint_mirror_dir"] = str(folder / "copies")
     if way == "lanes":  # a key that version 2 does not have
-        config["lanes"] = 1
+        config["plan_partitions"] = 1
     engine = Engine(program, folder, config, *arguments)
     assert KEPT in engine.log() and NEW not in engine.log()
     assert_rest(engine, stream)

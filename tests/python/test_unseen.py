@@ -134,7 +134,7 @@ def test_a_state_of_version_1(program, folder, corpus):
     assert "unseen_source: a state of version 1 has no names" in said
     said = refused(program, folder, {**new, "sources": new["sources"][:1]}, {})
     assert "fingerprint of the whole corpus is" in said
-    lanes = {**old, "lanes": 2}
+    lanes = {**old, "plan_partitions": 2}
     engine = Engine(program, folder, lanes)
     try:
         with Ranks(engine, 1) as ranks:

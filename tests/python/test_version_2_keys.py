@@ -102,7 +102,7 @@ def test_profiles_with_align(make, profile):
         ({"stages": [{"weights": {"wob": 1}}]}, "no source is named `wob`; did you mean `web`"),
         ({"deal": {"window": 7, "step": 2, "tier": 2, "cost": 9}}, "deal"),
         ({"skip": {"rows": "9-3"}}, "skip"),
-        ({"lanes": 2}, "lanes"),
+        ({"plan_partitions": 2}, "plan_partitions"),
     ],
 )
 def test_mistakes(make, more, message):

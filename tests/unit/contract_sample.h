@@ -26,7 +26,7 @@ static const struct sample_field {
     {"corpus_sampled", "00000000000000020000000000000001", "00000000000000020000000000000009",
      BOUND, '=', "sampled fingerprint of the corpus"},
     {"fill", "pad", "split", BOUND, '=', "row_gap"},
-    {"lanes", "1", "2", BOUND, '=', "lanes"},
+    {"lanes", "1", "2", BOUND, '=', "plan_partitions"},
     {"long_doc", "split", "drop", BOUND, '=', "long_doc"},
     {"max_docs_per_row", "6", "5", BOUND, '=', "max_docs_per_row"},
     {"num_epochs", "2", "0", EXTEND, '=', "num_epochs"},

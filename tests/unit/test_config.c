@@ -65,7 +65,7 @@ static const char *const every_key[][2] = {
     {"stages", "[{until: 3 steps}, {packing: lookahead, weights: {one: 1}}]"},
     {"skip", "{rows: [1-3, 7], steps: 4}"},
     {"grow", "false"},
-    {"lanes", "1"},
+    {"plan_partitions", "1"},
     {"num_epochs", "endless"},
     {"vocab_size", "50k"},
     {"batch_size", "3"},
@@ -132,7 +132,7 @@ static void check_keys_of_version_2(void)
     assert_int_equal(config.skip.all.ranges[2].first, 96);
     assert_int_equal(config.skip.all.ranges[2].end, 120);
     assert_false(config.grow);
-    assert_int_equal(config.lanes, 1);
+    assert_int_equal(config.plan_partitions, 1);
 }
 
 static void check_every_key(void)

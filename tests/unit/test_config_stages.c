@@ -183,10 +183,10 @@ static void a_stream_of_version_1_refuses_each_key(void **state)
         assert_non_null(strstr(error.message, expected));
         assert_string_equal(error.hint, "write `stream_version: 2`");
     }
-    assert_int_equal(finish_text(TWO "lanes: 2\n"), -RP_E_CONFIG);
+    assert_int_equal(finish_text(TWO "plan_partitions: 2\n"), -RP_E_CONFIG);
     assert_string_equal(
         error.message,
-        "c.yaml:7: lanes: expected 1, found 2: lanes exist in stream version 1 only");
+        "c.yaml:7: plan_partitions: expected 1, found 2: the key is of stream version 1 only");
     assert_int_equal(finish_text("stream_version: 3\n" MINIMAL), -RP_E_CONFIG);
 }
 

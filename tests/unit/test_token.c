@@ -183,7 +183,7 @@ static void a_mismatch_names_field_and_values(void **state)
     EXPECT(max_docs_per_row, 7, "max_docs_per_row", "61", "7");
     EXPECT(block_documents, 8, "block_documents", "7", "8");
     EXPECT(window_blocks, 4, "window_blocks", "3", "4");
-    EXPECT(lanes, 2, "lanes", "1", "2");
+    EXPECT(lanes, 2, "plan_partitions", "1", "2");
     EXPECT(num_epochs, 3, "num_epochs", "2", "3");
     EXPECT(corpus_sampled.low, 9, "sampled fingerprint", "00020000000000000001",
            "00020000000000000009");

@@ -108,7 +108,7 @@ static void print_contents(const struct rp_checkpoint *checkpoint)
 static void print_version_1(const struct rp_plan_config *config)
 {
     char hex[RP_HASH_HEX_BYTES];
-    printf(LABEL "%" PRIu32 "\n", "lanes", config->lanes);
+    printf(LABEL "%" PRIu32 "\n", "plan_partitions", config->lanes);
     if (config->num_epochs)
         print_count("epochs", config->num_epochs);
     else

@@ -158,23 +158,21 @@ def take_newer(older: str, name: str, arguments: dict[str, Any]) -> Any:
     return arguments[name]
 
 
-_OLDER_KEYS = {"window": ("packing_buffer", "open_bins")}
+_OLDER_KEYS = {"window": ("packing_buffer", "open_bins"), "lanes": ("plan_partitions",)}
 
 
 def tell_older_keys(options: Mapping[str, Any]) -> None:
-    """Warn of options with an older name, which the engine reads: the packing decides which of the
-    newer ones is meant. TypeError if such a one is given, too. Another stream of a loader has its
-    options, which are told already."""
+    """Warn of options with an older name, which the engine reads: with two newer names, the packing
+    decides which is meant. TypeError if such a one is given, too. Another stream of a loader has
+    its options, which are told already."""
     for older, names in _OLDER_KEYS.items():
         if older not in options or "stream" in options:
             continue
         for name in names:
             if name in options:
                 raise TypeError(f"{name} and {older}, its older name, are both given")
-        text = f"`{older}` is now `{'` or `'.join(names)}`, of each packing its own"
-        warnings.warn(
-            f"{text}; the next version does not read the older name", FutureWarning, stacklevel=4
-        )
+        text = f"`{older}` is now `{'` or `'.join(names)}`; the next version does not read it"
+        warnings.warn(text, FutureWarning, stacklevel=4)
 
 
 def monitor_of(word: Optional[str]) -> int:

@@ -227,8 +227,8 @@ class StreamOptions(TypedDict, total=False):
     deal: Union[str, DealOptions]
     """order of rows for equal cost: a mapping of window, step, tier, cost (stream_version:
     2)"""
-    lanes: Number
-    """independent plans; row g belongs to lane g mod lanes"""
+    plan_partitions: Number
+    """independent plans, the lanes; row g is of plan g mod their number (stream_version: 1)"""
 
 
 class CheckpointOptions(TypedDict, total=False):

@@ -25,7 +25,8 @@ int rp_keys_stream(const struct rp_keys_arguments *arguments, struct rp_config *
     char *text = NULL;
     if (arguments->word_count > 0)
         return rp_cmd_misuse("config", "stream: expected -c FILE, found `%s`", arguments->words[0]);
-    if (config->lanes > 1) /* the run has begun as version 1: the engine refuses a new one */
+    if (config->plan_partitions >
+        1) /* the run has begun as version 1: the engine refuses a new one */
         rp_config_keep_version(config, 1);
     int code = rp_config_finish(config, &error);
     if (code >= 0)

@@ -26,7 +26,7 @@ int rp_step_tally_open(struct rp_step_tally *tally, const struct rp_config *conf
                        const struct rp_corpus *corpus, const struct rp_plan *plan,
                        struct rp_error *error)
 {
-    uint32_t count = config->lanes;
+    uint32_t count = config->plan_partitions;
     if (config->stream_version == 2)
         for (count = 2; count < 2 * step_rows_max(config); count *= 2)
             continue;
@@ -72,9 +72,9 @@ static void add_long(struct rp_step_tally *tally, const struct rp_row *row, uint
         const struct rp_fragment *fragment = &row->fragments[i];
         if (fragment->length < row->tokens - fragment->length)
             continue;
-        struct rp_step_document *current = is_version_1
-                                               ? &tally->documents[row->row % tally->config->lanes]
-                                               : place_of(tally, fragment);
+        struct rp_step_document *current =
+            is_version_1 ? &tally->documents[row->row % tally->config->plan_partitions]
+                         : place_of(tally, fragment);
         bool is_same = current->tokens > 0 && current->document == fragment->document &&
                        current->source == fragment->source;
         if (!is_same)
@@ -196,7 +196,7 @@ static uint64_t spread_advised(const struct rp_step_tally *tally)
 
 static uint32_t spread_of(const struct rp_config *config)
 {
-    return config->stream_version == 1 ? config->lanes : config->spread;
+    return config->stream_version == 1 ? config->plan_partitions : config->spread;
 }
 
 static bool are_filled(const struct rp_step_tally *tally)
@@ -214,7 +214,8 @@ static void print_filled(const struct rp_step_tally *tally)
            rp_cmd_count_text(tally->filled, a), rp_cmd_count_text(tally->steps, b),
            100 * tally->largest_share / (double)tally->steps);
     if (tally->config->stream_version == 1)
-        printf("`lanes: %" PRIu64 "` puts such rows into\n           different steps; lanes are "
+        printf("`plan_partitions: %" PRIu64
+               "` puts such rows\n           into different steps; it is "
                "fixed when a run begins (see mixtures.md)\n",
                spread_advised(tally));
     else
