@@ -323,7 +323,7 @@ void rp_engine_retry_deferred(struct rp_engine *engine)
     struct rp_connection *connection;
     for (uint32_t i = 0; (connection = rp_peers_next(&engine->peers, &i));) {
         struct rp_deferred_attach *deferred = connection->deferred;
-        if (!deferred || (!deferred->far.is_near && rp_life_is_running(&engine->life)))
+        if (!deferred || (!rp_far_row_is_due(&deferred->far) && rp_life_is_running(&engine->life)))
             continue;
         connection->awaits = RP_AWAITS_NOTHING;
         attach_trainer(engine, connection, &deferred->request,

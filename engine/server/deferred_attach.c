@@ -14,7 +14,7 @@ int rp_peers_defer_attach(struct rp_peers *peers, struct rp_connection *connecti
                           const struct rp_request *request, const void *token,
                           struct rp_far_row *far, struct rp_error *error)
 {
-    RP_ASSERT(far->is_wanted && !connection->seat);
+    RP_ASSERT(far->progress == RP_FAR_OPEN && !connection->seat);
     if (connection->deferred) {
         RP_ASSERT(far == &connection->deferred->far);
         connection->awaits = RP_AWAITS_ROW;
@@ -54,12 +54,9 @@ void rp_engine_forget_deferred(struct rp_engine *engine, struct rp_connection *c
 void rp_engine_forget_far(struct rp_engine *engine)
 {
     struct rp_connection *connection;
-    for (uint32_t i = 0; (connection = rp_peers_next(&engine->peers, &i));) {
-        if (!connection->deferred)
-            continue;
-        rp_far_row_forget(&engine->stream.planner, &connection->deferred->far);
-        connection->deferred->far.is_near = true; /* serve the request again, by the new stream */
-    }
+    for (uint32_t i = 0; (connection = rp_peers_next(&engine->peers, &i));)
+        if (connection->deferred)
+            rp_far_row_expire(&engine->stream.planner, &connection->deferred->far);
     rp_far_row_forget(&engine->stream.planner, &engine->saving.saver.far);
     rp_fd_wake(engine->stream.planner.done_fd);
 }

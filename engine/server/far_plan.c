@@ -20,7 +20,7 @@ static void plan_slices(void *argument)
     struct rp_far_planner *planner = argument;
     struct rp_far_row *work = &planner->work;
     if (rp_plan_load(planner->plan, work->state, work->bytes, planner->accept_weights, NULL) < 0) {
-        work->is_near = true;
+        work->progress = RP_FAR_NEAR;
         return;
     }
     while (work->row - work->at > RP_NEAR_ROWS) {
@@ -34,7 +34,7 @@ static void plan_slices(void *argument)
         work->at += RP_NEAR_ROWS;
         work->bytes = bytes;
     }
-    work->is_near = true;
+    work->progress = RP_FAR_NEAR;
 }
 
 static void *planner_main(void *argument)
@@ -50,7 +50,7 @@ static void *planner_main(void *argument)
 static int start(struct rp_far_planner *planner, struct rp_far_row *far, struct rp_error *error)
 {
     RP_ASSERT(!planner->is_busy && !planner->served);
-    RP_ASSERT(far->is_wanted && !far->is_near && far->state && far->at < far->row);
+    RP_ASSERT(far->progress == RP_FAR_OPEN && far->state && far->at < far->row);
     planner->work = *far;
     planner->work.state = rp_calloc(1, rp_plan_state_bytes_max(planner->plan));
     if (!planner->work.state)
@@ -89,9 +89,8 @@ int rp_far_row_want(struct rp_far_row *far, uint64_t row, const struct rp_plan *
         free(far->state);
         *far = (struct rp_far_row){.at = at, .state = state, .bytes = bytes};
     }
-    far->is_near = far->is_near && far->row == row;
     far->row = row;
-    far->is_wanted = true;
+    far->progress = RP_FAR_OPEN;
     return 0;
 }
 
@@ -106,9 +105,15 @@ void rp_far_row_forget(struct rp_far_planner *planner, struct rp_far_row *far)
     *far = (struct rp_far_row){0};
 }
 
+void rp_far_row_expire(struct rp_far_planner *planner, struct rp_far_row *far)
+{
+    rp_far_row_forget(planner, far);
+    far->progress = RP_FAR_EXPIRED;
+}
+
 static bool is_open(const struct rp_far_row *far)
 {
-    return far && far->is_wanted && !far->is_near;
+    return far && far->progress == RP_FAR_OPEN;
 }
 
 struct rp_far_row *rp_far_row_sooner(struct rp_far_row *a, struct rp_far_row *b)
@@ -142,7 +147,7 @@ void rp_far_planner_continue(struct rp_far_planner *planner)
         far->state = work->state;
         far->bytes = work->bytes;
         far->at = work->at;
-        far->is_near = work->is_near && work->row == far->row;
+        far->progress = work->row == far->row ? work->progress : RP_FAR_OPEN;
     } else {
         free(work->state);
     }

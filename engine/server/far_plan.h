@@ -33,9 +33,17 @@
 #define RP_NEAR_ROWS 4096u
 #endif
 
+/* Written by far_plan.c only. rp_far_row_forget leads to UNWANTED, rp_far_row_expire to EXPIRED.
+ *
+ *   UNWANTED  no row is wanted, and there is no state. want: OPEN
+ *   OPEN      the planner is to plan to the row. want: OPEN, with the same or another row;
+ *             continue, if at most RP_NEAR_ROWS are left or a slice has failed: NEAR
+ *   NEAR      the owner plans the rest. want: OPEN
+ *   EXPIRED   the stream has changed: the owner wants its row again, of the new one. want: OPEN */
+enum rp_far_progress { RP_FAR_UNWANTED, RP_FAR_OPEN, RP_FAR_NEAR, RP_FAR_EXPIRED };
+
 struct rp_far_row {
-    bool is_wanted;
-    bool is_near; /* at most RP_NEAR_ROWS are left, or a slice failed: the owner plans the rest */
+    enum rp_far_progress progress;
     uint64_t row; /* the wanted row */
     uint64_t at;  /* the row of `state` */
     void *state;  /* NULL: none yet */
@@ -60,9 +68,15 @@ RP_MUST_CHECK int rp_far_row_want(struct rp_far_row *far, uint64_t row, const st
                                   struct rp_error *error);
 /** The owner gives up its far row: frees the state. */
 void rp_far_row_forget(struct rp_far_planner *planner, struct rp_far_row *far);
+/** The same, but the owner is to serve its request again, because the stream has changed. */
+void rp_far_row_expire(struct rp_far_planner *planner, struct rp_far_row *far);
+/** Is the owner to serve its request again? */
+static inline bool rp_far_row_is_due(const struct rp_far_row *far)
+{
+    return far->progress == RP_FAR_NEAR || far->progress == RP_FAR_EXPIRED;
+}
 
-/** The one of two far rows to plan to first. Either may be NULL, not wanted or near; NULL if both
- * are. */
+/** The one of two far rows to plan to first. Either may be NULL or not OPEN; NULL if both are. */
 struct rp_far_row *rp_far_row_sooner(struct rp_far_row *a, struct rp_far_row *b);
 /** Plan towards this row, or with NULL towards none. A slice under way is finished first. */
 RP_MUST_CHECK int rp_far_planner_serve(struct rp_far_planner *planner, struct rp_far_row *far,

@@ -41,7 +41,7 @@ static int seek_probe(struct rp_stream *stream, uint64_t row, struct rp_error *e
     uint64_t at = rp_plan_row(stream->probe);
     if (row <= at || row - at <= RP_NEAR_ROWS)
         return rp_plan_seek(stream->probe, row, error);
-    if (far && far->is_near && far->row == row)
+    if (far && far->progress == RP_FAR_NEAR && far->row == row)
         return seek_last_slice(stream, row, error);
     int code = far ? rp_far_row_want(far, row, stream->probe, error)
                    : rp_fail(error, -RP_E_BUSY, NULL,
@@ -113,7 +113,7 @@ int rp_engine_probe_row(struct rp_engine *engine, uint64_t row, const void *toke
     if (token)
         return load_token(&engine->stream, row, token, bytes, error);
     const struct rp_far_row *far = engine->stream.far;
-    if (far && far->is_wanted && !far->is_near && far->row == row)
+    if (far && far->progress == RP_FAR_OPEN && far->row == row)
         return -EINPROGRESS;
     int code = load_nearest(engine, row, error);
     return code < 0 ? code : seek_probe(&engine->stream, row, error);

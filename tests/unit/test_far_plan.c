@@ -102,7 +102,7 @@ static void plan_far(void)
 static void owner_continues_at(uint64_t at)
 {
     uint64_t state;
-    assert_true(far.is_near && far.is_wanted && !planner.is_busy);
+    assert_true(far.progress == RP_FAR_NEAR && !planner.is_busy);
     assert_int_equal(far.at, at);
     assert_int_equal(far.bytes, sizeof state);
     memcpy(&state, far.state, sizeof state);
@@ -143,6 +143,31 @@ static void a_state_that_cannot_be_loaded_is_the_owners(void **state)
     owner_continues_at(BEGIN);
 }
 
+/* The states of a far row other than those of a plan to it, by the table in far_plan.h. */
+static void a_row_is_wanted_until_its_owner_has_it_or_forgets_it(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    plan_far();
+    assert_int_equal(rp_far_row_want(&far, FAR + 1, NULL, &error), 0);
+    assert_int_equal(far.progress, RP_FAR_OPEN);
+    assert_false(rp_far_row_is_due(&far));
+    assert_ptr_equal(rp_far_row_sooner(NULL, &far), &far);
+    assert_int_equal(rp_far_planner_serve(&planner, &far, &error), 0);
+    rp_far_row_expire(&planner, &far);
+    rp_far_planner_continue(&planner); /* of a row that has no owner now */
+    assert_int_equal(far.progress, RP_FAR_EXPIRED);
+    assert_true(rp_far_row_is_due(&far) && !far.state);
+    assert_null(rp_far_row_sooner(NULL, &far));
+    assert_int_equal(rp_far_row_want(&far, FAR + RP_NEAR_ROWS, NULL, &error), 0);
+    assert_int_equal(far.progress, RP_FAR_OPEN);
+    rp_far_row_forget(&planner, &far);
+    assert_int_equal(far.progress, RP_FAR_UNWANTED);
+    assert_false(rp_far_row_is_due(&far) || rp_far_row_sooner(&far, NULL));
+    close(planner.done_fd);
+    memset(&plan, 0, sizeof plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -150,6 +175,7 @@ int main(void)
         cmocka_unit_test(a_slice_that_cannot_be_planned_is_the_owners),
         cmocka_unit_test(a_slice_whose_state_is_not_saved_is_the_owners),
         cmocka_unit_test(a_state_that_cannot_be_loaded_is_the_owners),
+        cmocka_unit_test(a_row_is_wanted_until_its_owner_has_it_or_forgets_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
