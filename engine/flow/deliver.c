@@ -239,7 +239,7 @@ static void retire(struct rp_deliver *d)
  * failed? */
 static bool needs_engine(const struct rp_ticket *ticket)
 {
-    return ticket->error || ticket->bad_transfer || ticket->stream_ends;
+    return ticket->error || ticket->bad_transfer || ticket->kind == RP_TICKET_STREAM_END;
 }
 
 static bool waits_for_engine(const struct rp_deliver *d)
@@ -280,7 +280,7 @@ static bool retire_rows(struct rp_deliver *d)
         if (needs_engine(ticket) || ticket->batch >= d->end_batch)
             break;
         add_up(d, ticket);
-        if (ticket->batch_ends)
+        if (ticket->kind == RP_TICKET_BATCH_END)
             publish_batch(d, ticket);
         retire(d);
     }
@@ -314,7 +314,7 @@ static int retire_for_engine(struct rp_deliver *d, struct rp_error *error)
     RP_ASSERT(needs_engine(ticket));
     /* single documents of a store that cannot be reached cannot be read either */
     bool is_unreachable = ticket->error == -RP_E_TIMEOUT;
-    if (ticket->is_block_read && !is_unreachable) {
+    if (ticket->kind == RP_TICKET_BLOCK_READ && !is_unreachable) {
         rp_log(RP_LOG_WARNING, "documents are read one by one from now on: %s", ticket->message);
         return RP_FLOW_RESTART;
     }

@@ -152,7 +152,7 @@ static int open_ticket(struct rp_dispatch *d, struct rp_error *error)
     struct rp_ticket *ticket = rp_arena_ticket(d->arena, d->next_ticket);
     ticket->batch = d->batch;
     ticket->transfer_count = ticket->read_count = ticket->row_count = ticket->mask_count = 0;
-    ticket->batch_ends = ticket->stream_ends = ticket->is_block_read = 0;
+    ticket->kind = RP_TICKET_ROWS;
     ticket->error = 0;
     ticket->bad_transfer = 0;
     ticket->align = 1; /* until it has a transfer */
@@ -335,7 +335,7 @@ static int dispatch_batch(struct rp_dispatch *d, struct rp_error *error)
     d->batch++;
     rp_reads_note(&d->reads, d->plan);
     if (code >= 0 && d->ticket) {
-        d->ticket->batch_ends = 1;
+        d->ticket->kind = RP_TICKET_BATCH_END;
         close_ticket(d);
     }
     return code;
@@ -377,7 +377,7 @@ static int dispatch_steps(struct rp_dispatch *d, struct rp_error *error)
         code = open_ticket(d, error);
     if (code < 0)
         return code;
-    d->ticket->stream_ends = 1;
+    d->ticket->kind = RP_TICKET_STREAM_END;
     rp_plan_stage_text(d->plan, d->ticket->message, sizeof d->ticket->message);
     close_ticket(d);
     code = hand_on_checked(d, error);

@@ -187,7 +187,7 @@ void rp_reads_fill_block(struct rp_reads *reads, struct rp_ticket *ticket,
 {
     const struct rp_file *file = &reads->files->files[block_read->shard];
     RP_ASSERT(ticket->read_count == 0 && block_read->ticket == reads->number);
-    ticket->is_block_read = 1;
+    ticket->kind = RP_TICKET_BLOCK_READ;
     if (block_read->is_wanted) /* buffered reads fill the page cache themselves */
         rp_residency_want(file->stretches, block_read->runs[0].first,
                           block_read->runs[block_read->run_count - 1].last);

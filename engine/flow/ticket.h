@@ -207,17 +207,21 @@ struct rp_step_sums {
     uint32_t is_whole; /* 0: the stream ends in the step */
 };
 
+enum rp_ticket_kind {
+    RP_TICKET_ROWS,       /* rows of a micro-batch; later tickets have more of it */
+    RP_TICKET_BATCH_END,  /* the last rows of a micro-batch */
+    RP_TICKET_STREAM_END, /* no micro-batch follows, no transfers; `message` is RP_RING_END's */
+    RP_TICKET_BLOCK_READ  /* reads a block for later tickets, no transfers */
+};
+
 struct rp_ticket {
     RP_LINE_ALIGNED struct rp_a64 state; /* I1. PAIRS ticket-state: release store / acquire load */
     uint64_t batch;
     uint32_t transfer_count, read_count, row_count, mask_count;
-    uint32_t batch_ends; /* 1: the last ticket of its micro-batch */
-    /* 1: no micro-batch follows, the ticket has no transfers, and `message` is RP_RING_END's */
-    uint32_t stream_ends;
-    uint32_t is_block_read; /* 1: reads a block for later tickets, and has no transfers */
-    int32_t error;          /* negative code: reads, plan or packing failed, as message says */
-    uint32_t bad_transfer;  /* 1 + the first transfer with a forbidden token id; 0: none */
-    uint32_t align;         /* places of a transfer are a multiple; at least 1 */
+    uint32_t kind;         /* enum rp_ticket_kind, by dispatch */
+    int32_t error;         /* negative code: reads, plan or packing failed, as message says */
+    uint32_t bad_transfer; /* 1 + the first transfer with a forbidden token id; 0: none */
+    uint32_t align;        /* places of a transfer are a multiple; at least 1 */
     uint32_t skips_step; /* 1: all rows of the step are skipped, so trainers pass over its batch */
     struct rp_step_sums step;
     struct rp_read reads[RP_TICKET_TRANSFERS_MAX];

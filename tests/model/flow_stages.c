@@ -73,7 +73,7 @@ static void end_stage_batch(struct rp_dispatch *d)
     d->batch = ++stage_planned;
     int code = rp_queue_save(d->arena, d->plan, d->batch, NULL);
     RP_ASSERT(code == 0);
-    d->ticket->batch_ends = 1;
+    d->ticket->kind = RP_TICKET_BATCH_END;
     close_ticket(d);
     hand_on(d);
 }
@@ -82,7 +82,7 @@ static bool end_stage_stream(struct rp_dispatch *d)
 {
     if (open_ticket(d, NULL) < 0)
         return false;
-    d->ticket->stream_ends = 1;
+    d->ticket->kind = RP_TICKET_STREAM_END;
     close_ticket(d);
     hand_on(d);
     return true;

@@ -147,8 +147,8 @@ static void fill_behind(struct rp_arena *arena)
         struct rp_state_slot *slot = rp_arena_state(arena, b);
         behind_tickets[b] = (struct rp_ticket){.state.value = rp_ticket_word(b, RP_TICKET_PACKED),
                                                .batch = b,
-                                               .batch_ends = b < JOINING_BATCHES,
-                                               .stream_ends = b == JOINING_BATCHES};
+                                               .kind = b < JOINING_BATCHES ? RP_TICKET_BATCH_END
+                                                                           : RP_TICKET_STREAM_END};
         *slot = (struct rp_state_slot){.position.value = b + 1, .next_row = b, .bytes = sizeof b};
         memcpy(slot + 1, &b, sizeof b);
     }

@@ -124,12 +124,13 @@ static inline void bench_close(struct bench *bench)
     rp_arena_close(&bench->arena);
 }
 
-/* A packed ticket; batch_ends with the sections of its batch in both rings, but cu_seqlens. */
-static inline struct rp_ticket *add_ticket(struct bench *bench, uint64_t batch, bool batch_ends)
+/* A packed ticket; a BATCH_END with the sections of its batch in both rings, but cu_seqlens. */
+static inline struct rp_ticket *add_ticket(struct bench *bench, uint64_t batch,
+                                           enum rp_ticket_kind kind)
 {
     struct rp_ticket *ticket = rp_arena_ticket(&bench->arena, bench->next_ticket);
-    *ticket = (struct rp_ticket){.batch = batch, .batch_ends = batch_ends};
-    for (uint32_t r = 0; r < RINGS && batch_ends; r++) {
+    *ticket = (struct rp_ticket){.batch = batch, .kind = kind};
+    for (uint32_t r = 0; r < RINGS && kind == RP_TICKET_BATCH_END; r++) {
         struct rp_ring *ring = &bench->rings[r];
         const struct rp_section_layout *ends = &ring->geometry.sections[RP_SECTION_CU_SEQLENS];
         struct expected_row rows[ROWS];

@@ -58,7 +58,7 @@ static void announcing_open(struct bench *bench)
 
 static void pack_one(struct bench *bench)
 {
-    add_ticket(bench, bench->next_ticket, true);
+    add_ticket(bench, bench->next_ticket, RP_TICKET_BATCH_END);
     hand_over(bench);
     rp_deliver_as_packer(&bench->deliver, RP_TURN_PACKED);
 }
@@ -154,7 +154,7 @@ static void the_engine_announces_all(void **state)
     (void)state;
     struct bench bench;
     announcing_open(&bench);
-    add_ticket(&bench, 0, true);
+    add_ticket(&bench, 0, RP_TICKET_BATCH_END);
     hand_over(&bench);
     step(&bench);
     assert_int_equal(stage.wakes, RINGS);
@@ -174,7 +174,7 @@ static void a_packer_that_waits_announces_first(void **state)
         announcing_open(&bench);
         struct rp_pack_plan plan = {
             .arena = &bench.arena, .deliver = &bench.deliver, .packers = 1, .token_limit = 1000};
-        add_ticket(&bench, 0, true);
+        add_ticket(&bench, 0, RP_TICKET_BATCH_END);
         rp_a64_store_release(&rp_arena_ticket(&bench.arena, 0)->state,
                              rp_ticket_word(0, RP_TICKET_READY));
         struct rp_ticket *next = rp_arena_ticket(&bench.arena, 1);

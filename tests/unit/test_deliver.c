@@ -39,11 +39,11 @@ static void batches_are_completed_and_in_order(void **state)
     bench_open(&bench);
     assert_int_equal(step(&bench), RP_FLOW_IDLE);
     for (uint64_t batch = 0; batch < 40; batch++) {
-        add_ticket(&bench, batch, false);
+        add_ticket(&bench, batch, RP_TICKET_ROWS);
         hand_over(&bench);
         step(&bench);
         assert_int_equal(bench.rings[0].tail, batch); /* half of it is not it */
-        add_ticket(&bench, batch, true);
+        add_ticket(&bench, batch, RP_TICKET_BATCH_END);
         hand_over(&bench);
         assert_int_equal(step(&bench), RP_FLOW_WORKED);
         assert_int_equal(rp_a64_load_relaxed(&bench.arena.words->retired), 2 * batch + 2);
@@ -63,9 +63,9 @@ static void an_early_ticket_waits(void **state)
     (void)state;
     struct bench bench;
     bench_open(&bench);
-    add_ticket(&bench, 0, true);
+    add_ticket(&bench, 0, RP_TICKET_BATCH_END);
     bench.next_ticket = 1;
-    add_ticket(&bench, 1, true);
+    add_ticket(&bench, 1, RP_TICKET_BATCH_END);
     hand_over(&bench);
     assert_int_equal(step(&bench), RP_FLOW_IDLE);
     assert_int_equal(bench.rings[0].tail, 0);
@@ -89,9 +89,9 @@ static void rings_at_different_places(void **state)
         uint64_t was = bench.rings[1].tail;
         struct rp_ticket *ticket = rp_arena_ticket(&bench.arena, bench.next_ticket);
         if (batch >= 2)
-            add_ticket(&bench, batch, true);
+            add_ticket(&bench, batch, RP_TICKET_BATCH_END);
         else
-            *ticket = (struct rp_ticket){.batch = batch, .batch_ends = 1};
+            *ticket = (struct rp_ticket){.batch = batch, .kind = RP_TICKET_BATCH_END};
         struct rp_state_slot *slot = rp_arena_state(&bench.arena, batch + 1);
         rp_a64_store_release(&slot->position, batch + 2);
         hand_over(&bench);
@@ -110,7 +110,7 @@ static uint64_t free_until(const struct bench *bench, uint32_t ring)
 static void give_batches(struct bench *bench, uint64_t first, uint64_t last)
 {
     for (uint64_t batch = first; batch < last; batch++) {
-        add_ticket(bench, batch, true);
+        add_ticket(bench, batch, RP_TICKET_BATCH_END);
         hand_over(bench);
         step(bench);
         for (uint32_t r = 0; r < RINGS; r++)
@@ -219,8 +219,7 @@ static void the_end_is_said_after_the_last_batch(void **state)
     const uint8_t *slot;
     bench_open(&bench);
     give_batches(&bench, 0, 2);
-    struct rp_ticket *ticket = add_ticket(&bench, 2, false);
-    ticket->stream_ends = 1;
+    add_ticket(&bench, 2, RP_TICKET_STREAM_END);
     hand_over(&bench);
     assert_int_equal(step(&bench), RP_FLOW_IDLE); /* a request to dispatch to check the files */
     assert_int_equal(step(&bench), RP_FLOW_IDLE);
@@ -245,14 +244,14 @@ static void an_error_comes_in_its_place(void **state)
     (void)state;
     struct bench bench;
     bench_open(&bench);
-    add_ticket(&bench, 0, true);
+    add_ticket(&bench, 0, RP_TICKET_BATCH_END);
     hand_over(&bench);
-    struct rp_ticket *ticket = add_ticket(&bench, 1, true);
+    struct rp_ticket *ticket = add_ticket(&bench, 1, RP_TICKET_BATCH_END);
     ticket->error = -EIO;
     strcpy(ticket->message, "the disk is gone");
     strcpy(ticket->hint, "buy another");
     hand_over(&bench);
-    add_ticket(&bench, 2, true);
+    add_ticket(&bench, 2, RP_TICKET_BATCH_END);
     hand_over(&bench);
     for (int again = 0; again < 2; again++) {
         struct rp_error error = {0};
@@ -276,8 +275,7 @@ static void a_block_that_cannot_be_read_is_read_by_documents(void **state)
     for (size_t i = 0; i < RP_ARRAY_COUNT(ways); i++) {
         struct bench bench;
         bench_open(&bench);
-        struct rp_ticket *ticket = add_ticket(&bench, 0, false);
-        ticket->is_block_read = 1;
+        struct rp_ticket *ticket = add_ticket(&bench, 0, RP_TICKET_BLOCK_READ);
         ticket->error = ways[i].error;
         hand_over(&bench);
         struct rp_error error;

@@ -73,7 +73,7 @@ static void fill_ticket(struct bench *bench, uint32_t width)
     struct rp_ticket *ticket = rp_arena_ticket(&bench->arena, 0);
     uint8_t *data = bench->arena.data;
     uint32_t at = 3; /* tokens stand at any address */
-    *ticket = (struct rp_ticket){.batch = BATCH, .batch_ends = 1};
+    *ticket = (struct rp_ticket){.batch = BATCH, .kind = RP_TICKET_BATCH_END};
     for (uint32_t ring = 0; ring < RINGS; ring++) {
         for (uint32_t f = 0; f < RP_ARRAY_COUNT(fragments); f++, at++) {
             ticket->transfers[ticket->transfer_count++] = (struct rp_transfer){
