@@ -48,22 +48,7 @@ static uint64_t deadline_after(uint64_t begin_ns, uint64_t timeout_ns)
     return rp_add_u64(begin_ns, timeout_ns, &deadline_ns) ? deadline_ns : UINT64_MAX;
 }
 
-/* ---- attach and detach ----------------------------------------------------------------------- */
-
-static void free_client(struct rp_client *client)
-{
-    rp_client_leave(client);
-    rp_client_delist(client);
-    pthread_mutex_destroy(&client->lock);
-    free(client->run);
-    free(client->run_dir);
-    free(client->digest.path);
-    free(client->expected);
-    for (unsigned i = 0; i < RP_TOKENS_KEPT; i++)
-        free(client->kept[i].token);
-    free(client->contract_text);
-    free(client);
-}
+/* ---- attach ---------------------------------------------------------------------------------- */
 
 int rp_client_attach(struct rp_client **client_out, const struct rp_client_options *options,
                      struct rp_error *error)
@@ -87,24 +72,10 @@ int rp_client_attach(struct rp_client **client_out, const struct rp_client_optio
     if (code == 0)
         code = rp_client_digest_begin(client, error);
     if (code < 0)
-        free_client(client);
+        rp_client_free(client);
     else
         *client_out = client;
     return code;
-}
-
-void rp_client_detach(struct rp_client *client)
-{
-    if (!client || client->forked)
-        return; /* a child did not inherit the mappings; other memory may be at their addresses */
-    rp_client_digest_end(client);
-    pthread_mutex_lock(&client->lock);
-    client->detached = true;
-    bool last = client->leases == 0;
-    pthread_mutex_unlock(&client->lock);
-    if (last)
-        free_client(client);
-    /* else it stays open: the engine may reuse the slots as soon as the socket is closed */
 }
 
 const struct rp_geometry *rp_client_geometry(const struct rp_client *client)
@@ -204,7 +175,7 @@ static int take_slot(struct rp_client *client, struct taking *taking, struct rp_
     struct rp_slot_header header;
     struct rp_ring_view *view = &client->current->view;
     pthread_mutex_lock(&client->lock);
-    bool closed = client->closed; /* since this call began */
+    bool closed = client->life != RP_CLIENT_OPEN; /* since this call began */
     int code = closed ? RP_RING_EMPTY : rp_ring_view_take(view, &slot, &header, error);
     taking->oldest = view->release; /* another thread may be releasing it */
     taking->is_full = !closed && view->next - taking->oldest == view->geometry.slots;
@@ -438,12 +409,12 @@ int rp_client_release(struct rp_client *client, const struct rp_batch *batch)
         client->leases--;
         give_back(client, mapping);
         rp_client_drop_unused(client, mapping);
-        last = client->detached && client->leases == 0;
+        last = client->life == RP_CLIENT_DETACHED && client->leases == 0;
         rp_client_leave_if_closed(client);
     }
     pthread_mutex_unlock(&client->lock);
     if (last)
-        free_client(client);
+        rp_client_free(client);
     return mapping ? 0 : -RP_E_USAGE;
 }
 

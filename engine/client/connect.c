@@ -320,6 +320,6 @@ void rp_client_leave(struct rp_client *client)
 
 void rp_client_leave_if_closed(struct rp_client *client)
 {
-    if (client->closed && !client->in_call && client->leases == 0)
+    if (client->life == RP_CLIENT_CLOSED && !client->in_call && client->leases == 0)
         leave(client);
 }

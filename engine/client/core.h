@@ -56,6 +56,14 @@ struct rp_client_step {
     uint64_t first_row, rows, tokens, tokens_loss;
 };
 
+/* The life of a client. Written by close.c, with `lock` held.
+ *
+ *   OPEN      calls may take batches. rp_client_close: CLOSED; rp_client_detach: DETACHED
+ *   CLOSED    no call takes another batch. The client leaves the engine once no call runs and no
+ *             lease is held. rp_client_detach: DETACHED
+ *   DETACHED  the client is freed with its last lease */
+enum rp_client_life { RP_CLIENT_OPEN, RP_CLIENT_CLOSED, RP_CLIENT_DETACHED };
+
 struct rp_client {
     pid_t pid;   /* the process that attached */
     bool forked; /* in a forked child of it. getpid would be a system call for each batch */
@@ -69,8 +77,7 @@ struct rp_client {
     struct rp_mapping *current;  /* NULL: no engine */
     uint64_t attaches, leases;
     bool in_call; /* a call of take, step or next runs: it uses `current` without `lock` */
-    bool closed;  /* no more batches; `current` is left with this call and the last lease */
-    bool detached;
+    enum rp_client_life life;
 
     struct rp_geometry geometry;               /* as of the last attach */
     struct rp_contract contract;               /* with the run: a view of contract_text */
@@ -112,13 +119,15 @@ RP_MUST_CHECK int rp_client_join(struct rp_client *client, uint64_t deadline_ns,
 bool rp_client_may_retry(int code);
 /** Leave the engine: close the socket, and unmap the current mapping unless it has leases. */
 void rp_client_leave(struct rp_client *client);
-/** The same with `lock` held, if the client is closed and no call or lease uses the mapping. */
+/** The same with `lock` held, if the client is CLOSED and no call or lease uses the mapping. */
 void rp_client_leave_if_closed(struct rp_client *client);
 /** Begin and end the call that uses the current mapping. -RP_E_USAGE if the client is closed,
  * -RP_E_CONCURRENT if another thread's call runs. */
 RP_MUST_CHECK int rp_client_begin_call(struct rp_client *client, struct rp_error *error);
 void rp_client_end_call(struct rp_client *client);
 bool rp_client_is_closed(struct rp_client *client);
+/** Leave the engine, and free a client that has no lease. */
+void rp_client_free(struct rp_client *client);
 /** Check the options of an attach, and copy them into a client that is zeroed but for its lock. */
 RP_MUST_CHECK int rp_client_copy_options(struct rp_client *client,
                                          const struct rp_client_options *given,
