@@ -68,19 +68,18 @@ bool rp_data_ring_has_room(struct rp_data_ring *ring, uint64_t bytes, uint64_t a
     return make_room(ring, start, start + bytes, retired);
 }
 
-bool rp_data_ring_take(struct rp_data_ring *ring, uint64_t bytes, uint64_t alignment,
-                       uint64_t ticket, bool grow, uint64_t retired, uint64_t *offset)
+uint64_t rp_data_ring_take(struct rp_data_ring *ring, uint64_t bytes, uint64_t alignment,
+                           uint64_t ticket, bool grow, uint64_t retired)
 {
     RP_DASSERT(rp_is_pow2(alignment) && ticket >= retired);
     uint64_t start = next_start(ring, bytes, alignment);
     if (!make_room(ring, start, start + bytes, retired))
-        return false;
+        return RP_DATA_RING_FULL;
     if (!grow || ring->region_first == ring->region_next)
         ring->region_next++;
     *region_at(ring, rp_data_ring_youngest(ring)) = (struct rp_region){start + bytes, ticket};
     ring->next = start + bytes;
-    *offset = start % ring->bytes;
-    return true;
+    return start % ring->bytes;
 }
 
 bool rp_data_ring_extend(struct rp_data_ring *ring, uint64_t bytes, uint64_t retired)

@@ -35,10 +35,12 @@ void rp_data_ring_close(struct rp_data_ring *ring);
 void rp_data_ring_reset(struct rp_data_ring *ring);
 
 /** Take bytes at an offset that is a multiple of `alignment` (a power of two), as a new region, or,
- * with `grow`, as part of the youngest one. Tickets below `retired` are retired. False if the bytes
- * fit only after rp_data_ring_oldest_ticket is retired; then no bytes were taken. */
-bool rp_data_ring_take(struct rp_data_ring *ring, uint64_t bytes, uint64_t alignment,
-                       uint64_t ticket, bool grow, uint64_t retired, uint64_t *offset);
+ * with `grow`, as part of the youngest one. Tickets below `retired` are retired. Returns the
+ * offset, or RP_DATA_RING_FULL if the bytes fit only after rp_data_ring_oldest_ticket is retired;
+ * then no bytes were taken. */
+#define RP_DATA_RING_FULL UINT64_MAX
+uint64_t rp_data_ring_take(struct rp_data_ring *ring, uint64_t bytes, uint64_t alignment,
+                           uint64_t ticket, bool grow, uint64_t retired);
 
 /** Would rp_data_ring_take find room for these bytes? Takes none. After `true`, that call succeeds
  * if it is the next one. */

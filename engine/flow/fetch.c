@@ -75,8 +75,7 @@ static int check_read(const struct rp_fetcher *f, const struct rp_read *read, co
     }
     if (!file->checked)
         return 0;
-    return rp_files_verify(f->files, read->shard, read->offset, data, read->bytes_needed,
-                           read->expected, error);
+    return rp_files_verify(f->files, read, data, error);
 }
 
 static void submit_read(struct rp_fetcher *f, const struct rp_read *read, uint64_t tag)

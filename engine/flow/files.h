@@ -124,11 +124,10 @@ static inline uint64_t rp_files_add_hash(uint64_t all, uint64_t hash)
 }
 uint64_t rp_files_expected(const struct rp_files *files, uint32_t shard, uint64_t offset,
                            uint64_t bytes);
-/** Compare bytes read from a checked file with their expected hash. offset is block-aligned;
- * `bytes` ends on a block or at the end of the file. -RP_E_CORRUPT names the file and the block. */
-RP_MUST_CHECK int rp_files_verify(const struct rp_files *files, uint32_t shard, uint64_t offset,
-                                  const uint8_t *data, uint64_t bytes, uint64_t expected,
-                                  struct rp_error *error);
+/** Compare the needed bytes of a read of a checked file with their expected hash. The read begins
+ * at a block, and ends with a block or the file. -RP_E_CORRUPT names the file and the block. */
+RP_MUST_CHECK int rp_files_verify(const struct rp_files *files, const struct rp_read *read,
+                                  const uint8_t *data, struct rp_error *error);
 /** Set *error for bytes whose combined hash is not the expected one; `hashes` has one for each of
  * their blocks. Returns the code of rp_files_verify. */
 int rp_files_explain(const struct rp_files *files, uint32_t shard, uint64_t offset,

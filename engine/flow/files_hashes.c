@@ -91,15 +91,15 @@ int rp_files_explain(const struct rp_files *files, uint32_t shard, uint64_t offs
     return fail_changed(info, offset, bytes, error);
 }
 
-int rp_files_verify(const struct rp_files *files, uint32_t shard, uint64_t offset,
-                    const uint8_t *data, uint64_t bytes, uint64_t expected, struct rp_error *error)
+int rp_files_verify(const struct rp_files *files, const struct rp_read *read, const uint8_t *data,
+                    struct rp_error *error)
 {
-    const struct rp_shard *info = rp_corpus_shard(files->corpus, shard);
-    uint64_t all = 0;
+    const struct rp_shard *info = rp_corpus_shard(files->corpus, read->shard);
+    uint64_t all = 0, offset = read->offset, bytes = read->bytes_needed;
     RP_ASSERT(offset % RP_BLOCK_BYTES == 0);
     for (uint64_t at = 0; at < bytes; at += RP_BLOCK_BYTES)
         all = rp_files_add_hash(all, rp_hash64(data + at, block_bytes(at, bytes)));
-    if (all == expected)
+    if (all == read->expected)
         return 0;
     for (uint64_t at = 0; at < bytes; at += RP_BLOCK_BYTES) {
         uint64_t found = rp_hash64(data + at, block_bytes(at, bytes));

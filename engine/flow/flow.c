@@ -86,7 +86,12 @@ int rp_flow_start_catch_up(struct rp_flow *flow, struct rp_flow *made, uint32_t 
     RP_ASSERT(flow->is_left_out[ring]);
     flow->catch_up[ring] = made;
     RP_ASSERT(rp_flow_catch_ups(flow) <= rp_flow_catch_ups_max(flow->options.rank_count));
-    int code = rp_flow_start(made, plan, before, d->numbering, behind->tail, behind, error);
+    const struct rp_flow_begin begin = {.batch = behind->tail,
+                                        .plan = plan,
+                                        .numbering = d->numbering,
+                                        .rings = behind,
+                                        .before = before};
+    int code = rp_flow_start(made, &begin, error);
     made->deliver.end_batch = catch_up_limit(flow, ring);
     if (code >= 0)
         rp_log_event(RP_EVENT_behind,
@@ -200,17 +205,16 @@ void rp_flow_close(struct rp_flow *flow)
     rp_flow_free(flow);
 }
 
-static void prepare_start(struct rp_flow *flow, struct rp_plan *plan,
-                          const struct rp_numbering *numbering, uint64_t batch,
-                          struct rp_ring *rings)
+static void prepare_start(struct rp_flow *flow, const struct rp_flow_begin *begin)
 {
+    struct rp_ring *rings = begin->rings;
     const struct rp_flow_options *o = &flow->options;
     if (flow->flow_state != RP_FLOW_NEW)
         rp_arena_reset(&flow->arena);
     flow->flow_state = RP_FLOW_RUNNING;
     flow->wake_at = UINT64_MAX;
     for (uint32_t r = 0; r < o->rank_count; r++) {
-        RP_ASSERT(batch <= rings[r].tail);
+        RP_ASSERT(begin->batch <= rings[r].tail);
         RP_ASSERT(!flow->catch_up[r]);
         flow->is_left_out[r] = false;
         flow->start_batch[r] = rings[r].tail;
@@ -231,24 +235,25 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan,
                              .rings = rings,
                              .files = &flow->files,
                              .revalidation = &flow->revalidation,
-                             .numbering = numbering,
+                             .numbering = begin->numbering,
                              .sums = flow->sums,
                              .costs = &flow->costs,
                              .batches = d->batches,
                              .rows = d->rows,
                              .tokens = d->tokens};
     rp_startup_yield_begin();
-    flow->dispatch = (struct rp_dispatch){.options = &flow->options,
-                                          .arena = &flow->arena,
-                                          .reads = flow->dispatch.reads,
-                                          .queue = flow->dispatch.queue,
-                                          .plan = plan,
-                                          .numbering = numbering,
-                                          .begin_row = rp_numbering_row(numbering, batch),
-                                          .batch = batch,
-                                          .start_batch = flow->start_batch,
-                                          .revalidation = &flow->revalidation,
-                                          .wake_fd = flow->wake_fd};
+    flow->dispatch = (struct rp_dispatch){
+        .options = &flow->options,
+        .arena = &flow->arena,
+        .reads = flow->dispatch.reads,
+        .queue = flow->dispatch.queue,
+        .plan = begin->plan,
+        .numbering = begin->numbering,
+        .begin_row = rp_numbering_row(begin->numbering, begin->batch),
+        .batch = begin->batch,
+        .start_batch = flow->start_batch,
+        .revalidation = &flow->revalidation,
+        .wake_fd = flow->wake_fd};
 }
 
 static int start_planning(struct rp_flow *flow, const struct rp_row_state *before,
@@ -274,15 +279,13 @@ static int start_packers(struct rp_flow *flow, struct rp_error *error)
     return code;
 }
 
-int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, const struct rp_row_state *before,
-                  const struct rp_numbering *numbering, uint64_t batch, struct rp_ring *rings,
-                  struct rp_error *error)
+int rp_flow_start(struct rp_flow *flow, const struct rp_flow_begin *begin, struct rp_error *error)
 {
     const struct rp_flow_options *o = &flow->options;
     RP_ASSERT(!rp_flow_runs(flow));
-    RP_ASSERT(plan && rings);
-    prepare_start(flow, plan, numbering, batch, rings);
-    int code = start_planning(flow, before, error);
+    RP_ASSERT(begin->plan && begin->rings);
+    prepare_start(flow, begin);
+    int code = start_planning(flow, begin->before, error);
     for (uint32_t i = 0; i < o->packers; i++)
         flow->packers[i].deaths = 0; /* ticket numbers restart */
     if (code >= 0) /* processes first: a child is forked before the threads of this start exist */

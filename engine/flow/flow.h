@@ -115,16 +115,19 @@ RP_MUST_CHECK int rp_flow_open(struct rp_flow **flow_out, const struct rp_flow_o
                                int wake_fd, struct rp_error *error);
 void rp_flow_close(struct rp_flow *flow); /* stops it first; NULL is fine */
 
-/** Start at micro-batch `batch`. `plan` must be positioned at the first row of that micro-batch.
- * `before`, which is copied, is needed if the micro-batch is inside a step whose sums are not kept:
- * a state at or before the step's first row, from which the step is counted. NULL, or without a
- * token: such a step has no sums.
- * rings[rank_count] are the batch rings; ring r gets the micro-batches from its tail on. The flow
- * borrows all of them, and the numbering, until it is stopped. */
-RP_MUST_CHECK int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan,
-                                const struct rp_row_state *before,
-                                const struct rp_numbering *numbering, uint64_t batch,
-                                struct rp_ring *rings, struct rp_error *error);
+/* The beginning of a flow. `before` is copied; the rest is borrowed until the flow is stopped. */
+struct rp_flow_begin {
+    uint64_t batch;       /* the first micro-batch */
+    struct rp_plan *plan; /* positioned at its first row */
+    const struct rp_numbering *numbering;
+    struct rp_ring *rings; /* [rank_count] ring r gets the micro-batches from its tail on */
+    /* Needed if the micro-batch is inside a step whose sums are not kept: a state at or before the
+     * step's first row, from which the step is counted. NULL, or without a token: such a step has
+     * no sums. */
+    const struct rp_row_state *before;
+};
+RP_MUST_CHECK int rp_flow_start(struct rp_flow *flow, const struct rp_flow_begin *begin,
+                                struct rp_error *error);
 /** Stop all stages and wait for reads in flight. Published batches stay published, and trainers
  * know of it. Idempotent. Not between a park and an unpark. */
 void rp_flow_stop(struct rp_flow *flow);

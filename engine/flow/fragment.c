@@ -84,15 +84,16 @@ static void add_inserted(struct rp_transfer *transfer, const struct rp_part *par
         spans[i] = (struct rp_span){spans[i].begin + 1, spans[i].end + 1};
 }
 
-int rp_transfer_spans(const struct rp_row_form *form, const struct rp_source *source,
-                      struct rp_transfer *transfer, uint64_t length, struct rp_span *spans,
-                      uint32_t *count, struct rp_error *error)
+int64_t rp_transfer_spans(const struct rp_row_form *form, const struct rp_source *source,
+                          struct rp_transfer *transfer, uint64_t length, struct rp_span *spans,
+                          struct rp_error *error)
 {
     const struct rp_part part = part_of(form, transfer, length);
-    int code = rp_source_spans(source, &part, spans, count, error);
+    uint32_t count;
+    int code = rp_source_spans(source, &part, spans, &count, error);
     if (code >= 0 && transfer->extra)
-        add_inserted(transfer, &part, spans, count);
-    return code;
+        add_inserted(transfer, &part, spans, &count);
+    return code < 0 ? code : (int64_t)count;
 }
 
 uint32_t rp_transfer_labels(const struct rp_transfer *transfer, const struct rp_span *spans,

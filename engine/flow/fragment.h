@@ -22,10 +22,12 @@ RP_MUST_CHECK int rp_transfer_find(const struct rp_flow_options *options,
 
 /** The spans of a transfer of a masked source, counted from its first token, inserted or own;
  * `length`: the document's own tokens. Removes the label of its end from `extra` if the token after
- * it is not trained. `spans` has room for rp_spans_max of one token more than the fragment has. */
-RP_MUST_CHECK int rp_transfer_spans(const struct rp_row_form *form, const struct rp_source *source,
-                                    struct rp_transfer *transfer, uint64_t length,
-                                    struct rp_span *spans, uint32_t *count, struct rp_error *error);
+ * it is not trained. `spans` has room for rp_spans_max of one token more than the fragment has.
+ * Returns their number. */
+RP_MUST_CHECK int64_t rp_transfer_spans(const struct rp_row_form *form,
+                                        const struct rp_source *source,
+                                        struct rp_transfer *transfer, uint64_t length,
+                                        struct rp_span *spans, struct rp_error *error);
 
 /** Labels of the transfer: of its tokens in these spans, and of its end. */
 uint32_t rp_transfer_labels(const struct rp_transfer *transfer, const struct rp_span *spans,

@@ -95,10 +95,11 @@ int rp_masks_find(struct rp_masks *masks, const struct rp_masks_place *place,
                   struct rp_transfer *transfer, uint64_t length, struct rp_error *error)
 {
     const struct rp_fragment *fragment = &transfer->fragment;
-    int code = rp_transfer_spans(&masks->options->form, place->source, transfer, length,
-                                 masks->spans, &masks->span_count, error);
-    if (code < 0)
-        return code;
+    int64_t count = rp_transfer_spans(&masks->options->form, place->source, transfer, length,
+                                      masks->spans, error);
+    if (count < 0)
+        return (int)count;
+    masks->span_count = (uint32_t)count;
     masks->labels = rp_transfer_labels(transfer, masks->spans, masks->span_count) -
                     rp_transfer_has_end_label(transfer);
     RP_ASSERT(masks->labels < fragment->length);
@@ -111,10 +112,10 @@ int rp_masks_find(struct rp_masks *masks, const struct rp_masks_place *place,
 static uint64_t take_spans(struct rp_masks *masks, const struct rp_masks_place *place)
 {
     uint64_t offset = 0, bytes = masks->span_count * sizeof *masks->spans;
-    bool is_taken = bytes == 0 ||
-                    rp_data_ring_take(&masks->span_ring, bytes, sizeof *masks->spans, place->number,
-                                      masks->has_region, place->retired, &offset);
-    RP_ASSERT(is_taken);
+    if (bytes > 0)
+        offset = rp_data_ring_take(&masks->span_ring, bytes, sizeof *masks->spans, place->number,
+                                   masks->has_region, place->retired);
+    RP_ASSERT(offset != RP_DATA_RING_FULL);
     masks->has_region |= bytes > 0;
     memcpy(masks->data + masks->data_offset + offset, masks->spans, bytes);
     return masks->data_offset + offset;
@@ -146,17 +147,19 @@ static int fragment_labels(struct rp_masks *masks, const struct rp_fragment *fra
     const struct rp_source *source = rp_corpus_source(o->corpus, fragment->source);
     struct rp_transfer transfer = {.fragment = *fragment};
     struct rp_extent extent;
-    uint32_t count = 0;
     int code = rp_transfer_find(o, &transfer, &extent, error);
-    if (code >= 0 && rp_source_has_mask(source)) {
-        code = rp_transfer_spans(&o->form, source, &transfer, extent.tokens, masks->spans, &count,
-                                 error);
-        if (code >= 0)
-            *labels += rp_transfer_labels(&transfer, masks->spans, count);
-    } else if (code >= 0) {
+    if (code < 0)
+        return code;
+    if (!rp_source_has_mask(source)) {
         *labels += fragment->length - 1 + rp_transfer_has_end_label(&transfer);
+        return 0;
     }
-    return code;
+    int64_t count = rp_transfer_spans(&o->form, source, &transfer, extent.tokens, masks->spans,
+                                      error);
+    if (count < 0)
+        return (int)count;
+    *labels += rp_transfer_labels(&transfer, masks->spans, (uint32_t)count);
+    return 0;
 }
 
 int rp_masks_row_labels(struct rp_masks *masks, const struct rp_row *row, uint32_t *labels,

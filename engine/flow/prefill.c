@@ -32,7 +32,6 @@ struct fetching {
 };
 
 struct rp_prefill {
-    const struct rp_corpus *corpus;
     struct rp_io_chosen chosen;
     struct rp_cache *cache;
     const struct rp_next_use *next_use;
@@ -60,10 +59,10 @@ struct rp_prefill {
 
 static uint64_t mean_bytes(const struct rp_prefill *prefill, uint32_t number)
 {
-    const struct rp_source *source = rp_corpus_source(prefill->corpus, number);
+    const struct rp_source *source = rp_corpus_source(prefill->next_use->corpus, number);
     double tokens = (double)rp_source_tokens(source) / (double)rp_source_documents(source);
     return (uint64_t)(tokens * (double)prefill->blocks.documents *
-                      rp_corpus_widest(prefill->corpus)) +
+                      rp_corpus_widest(prefill->next_use->corpus)) +
            1;
 }
 
@@ -117,7 +116,7 @@ static bool next_runs(struct rp_prefill *prefill)
     struct rp_plan_block part = prefill->rest;
     prefill->run = 0;
     prefill->at = 0;
-    if (!rp_block_runs_find(prefill->corpus, &part, &prefill->runs)) {
+    if (!rp_block_runs_find(prefill->next_use->corpus, &part, &prefill->runs)) {
         prefill->runs.run_count = 0;
         prefill->rest.documents = 0;
         return true;
@@ -141,7 +140,7 @@ static struct fetching *unused_slot(struct rp_prefill *prefill)
 static bool next_piece(struct rp_prefill *prefill, uint32_t piece, uint64_t *offset,
                        uint32_t *bytes)
 {
-    const struct rp_shard *shard = rp_corpus_shard(prefill->corpus, prefill->runs.shard);
+    const struct rp_shard *shard = rp_corpus_shard(prefill->next_use->corpus, prefill->runs.shard);
     const struct rp_block_run *run = &prefill->runs.runs[prefill->run];
     uint64_t first = rp_align_down(run->first, RP_CACHE_PAGE_BYTES) + prefill->at;
     uint64_t last = rp_min_u64(rp_align_up(run->last, RP_CACHE_PAGE_BYTES), shard->bytes);
@@ -203,7 +202,7 @@ static bool fetch_next(struct rp_prefill *prefill)
         return false;
     if (prefill->run >= prefill->runs.run_count)
         return next_runs(prefill);
-    const struct rp_shard *shard = rp_corpus_shard(prefill->corpus, number);
+    const struct rp_shard *shard = rp_corpus_shard(prefill->next_use->corpus, number);
     const struct rp_io_place place = {.path = shard->url,
                                       .bytes = shard->bytes,
                                       .identity = shard->identity,
@@ -326,10 +325,9 @@ static void free_prefill(struct rp_prefill *prefill)
     free(prefill);
 }
 
-int rp_prefill_open(struct rp_prefill **prefill_out, const struct rp_corpus *corpus,
-                    const struct rp_io_chosen *io, struct rp_cache *cache,
-                    const struct rp_next_use *next_use, const struct rp_plan_blocks *blocks,
-                    struct rp_error *error)
+int rp_prefill_open(struct rp_prefill **prefill_out, const struct rp_io_chosen *io,
+                    struct rp_cache *cache, const struct rp_next_use *next_use,
+                    const struct rp_plan_blocks *blocks, struct rp_error *error)
 {
     *prefill_out = NULL;
     if (blocks->documents == 0)
@@ -338,7 +336,7 @@ int rp_prefill_open(struct rp_prefill **prefill_out, const struct rp_corpus *cor
     if (!prefill)
         return rp_fail(error, -ENOMEM, NULL, "out of memory to fill the cache");
     *prefill = (struct rp_prefill){
-        .corpus = corpus, .chosen = *io, .cache = cache, .next_use = next_use, .blocks = *blocks};
+        .chosen = *io, .cache = cache, .next_use = next_use, .blocks = *blocks};
     int code = start(prefill, error);
     if (code < 0)
         free_prefill(prefill);

@@ -30,11 +30,10 @@
 #define RP_PREFILL_DESCRIPTORS (3u * RP_CACHE_FILLS_MAX + 4u)
 
 struct rp_prefill;
-/** Start a prefill, if the order of documents has blocks; otherwise *prefill_out is NULL. The
- * corpus, the cache and next_use are borrowed; *io is copied. */
-RP_MUST_CHECK int rp_prefill_open(struct rp_prefill **prefill_out, const struct rp_corpus *corpus,
-                                  const struct rp_io_chosen *io, struct rp_cache *cache,
-                                  const struct rp_next_use *next_use,
+/** Start a prefill, if the order of documents has blocks; otherwise *prefill_out is NULL. The cache
+ * and next_use, with its corpus, are borrowed; *io is copied. */
+RP_MUST_CHECK int rp_prefill_open(struct rp_prefill **prefill_out, const struct rp_io_chosen *io,
+                                  struct rp_cache *cache, const struct rp_next_use *next_use,
                                   const struct rp_plan_blocks *blocks, struct rp_error *error);
 /** Stop it, without waiting for a server. NULL is fine. */
 void rp_prefill_close(struct rp_prefill *prefill);

@@ -157,7 +157,6 @@ enum rp_reads_block rp_reads_next_block(struct rp_reads *reads, const struct rp_
                                         uint64_t number, struct rp_block_read *block_read)
 {
     struct due due;
-    uint64_t data_offset;
     reads->room_at = 0;
     if (!find_block(reads, plan, block_read, &due))
         return RP_READS_NO_BLOCK;
@@ -166,8 +165,9 @@ enum rp_reads_block rp_reads_next_block(struct rp_reads *reads, const struct rp_
     block_read->epoch = due.block.epoch;
     block_read->is_wanted = block_read->past_cache && due.block.later_epochs >= LATER_EPOCHS;
     block_read->ticket = number;
-    if (!rp_data_ring_take(&reads->data_ring, due.bytes, RP_BLOCK_BYTES, number, false,
-                           retired(reads), &data_offset)) {
+    uint64_t data_offset = rp_data_ring_take(&reads->data_ring, due.bytes, RP_BLOCK_BYTES, number,
+                                             false, retired(reads));
+    if (data_offset == RP_DATA_RING_FULL) {
         bool is_in_window = rp_block_reads_is_in_window(&reads->block_reads);
         if (reads->rest.documents == 0)
             rp_block_reads_defer(&reads->block_reads);

@@ -43,8 +43,9 @@ bool rp_reads_place_range(struct rp_reads *reads, const struct rp_file_range *ra
     bool is_first = ticket->read_count == 0;
     if (ticket->read_count == RP_TICKET_TRANSFERS_MAX ||
         (!is_first && reads->ticket_bytes + bytes > reads->ticket_bytes_max) ||
-        !rp_data_ring_take(&reads->data_ring, rp_align_up(bytes, range->alignment), alignment,
-                           reads->number, !is_first, retired(reads), &start))
+        (start = rp_data_ring_take(&reads->data_ring, rp_align_up(bytes, range->alignment),
+                                   alignment, reads->number, !is_first, retired(reads))) ==
+            RP_DATA_RING_FULL)
         return false;
     struct rp_read *read = &ticket->reads[ticket->read_count++];
     *read = (struct rp_read){.offset = range->first,
@@ -95,9 +96,10 @@ static void place_mapped(const struct rp_reads *reads, const struct rp_file *fil
 
 /* Read the bytes [first, last) of a shard for this ticket. False if the ticket or the data is full.
  */
-static bool place_alone(struct rp_reads *reads, const struct rp_file *file, enum rp_read_mode mode,
-                        uint32_t shard, uint64_t first, uint64_t last, struct rp_transfer *transfer)
+static bool place_alone(struct rp_reads *reads, enum rp_read_mode mode, uint32_t shard,
+                        uint64_t first, uint64_t last, struct rp_transfer *transfer)
 {
+    const struct rp_file *file = &reads->files->files[shard];
     bool past_cache = goes_past_cache(reads, file, mode, shard);
     struct rp_file_range range = file_range(reads, file, shard, past_cache, first, last);
     if (!rp_reads_place_range(reads, &range, &transfer->data_offset))
@@ -130,7 +132,7 @@ int rp_reads_place_shard(struct rp_reads *reads, const struct rp_extent *extent,
     if (mode == RP_READ_MAPPED)
         place_mapped(reads, file, extent->shard, first, transfer);
     else if (!place_in_block_read(reads, extent->shard, first, last, transfer) &&
-             !place_alone(reads, file, mode, extent->shard, first, last, transfer))
+             !place_alone(reads, mode, extent->shard, first, last, transfer))
         return RP_READS_FULL;
     rp_files_note_taken(reads->files, extent->shard, reads->number, last - first);
     return RP_READS_PLACED;

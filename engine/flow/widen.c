@@ -67,14 +67,18 @@ static rp_widen_kernel *const kernels_avx2[] = {fragment_avx2_uint8_t, fragment_
                                                 fragment_avx2_uint32_t, fragment_avx2_uint64_t};
 #endif
 
-static uint64_t widen_fragment(rp_widen_kernel *const by_width[],
-                               const struct rp_widen_target *target, enum rp_dtype ids_dtype,
-                               const void *source, uint32_t width, size_t n, const void *ahead)
+static rp_widen_kernel *of_width(rp_widen_kernel *const by_width[], uint32_t width)
 {
     RP_ASSERT(width == 1 || width == 2 || width == 4 || width == 8);
+    return by_width[__builtin_ctz(width)];
+}
+
+static uint64_t widen_fragment(rp_widen_kernel *kernel, const struct rp_widen_target *target,
+                               enum rp_dtype ids_dtype, const void *source, size_t n,
+                               const void *ahead)
+{
     RP_DASSERT(n >= 1);
-    uint64_t largest = by_width[__builtin_ctz(width)](target, ids_dtype, source, n,
-                                                      (uintptr_t)ahead);
+    uint64_t largest = kernel(target, ids_dtype, source, n, (uintptr_t)ahead);
     if (target->labels) {
         size_t ignored = target->labels_shifted ? n - 1 : 0;
         if (ids_dtype == RP_DTYPE_I64)
@@ -90,7 +94,7 @@ static uint64_t widen_fragment(rp_widen_kernel *const by_width[],
 uint64_t rp_widen_fragment_baseline(const struct rp_widen_target *target, enum rp_dtype ids_dtype,
                                     const void *source, uint32_t width, size_t n, const void *ahead)
 {
-    return widen_fragment(kernels, target, ids_dtype, source, width, n, ahead);
+    return widen_fragment(of_width(kernels, width), target, ids_dtype, source, n, ahead);
 }
 
 uint64_t rp_widen_fragment(const struct rp_widen_target *target, enum rp_dtype ids_dtype,
@@ -98,9 +102,9 @@ uint64_t rp_widen_fragment(const struct rp_widen_target *target, enum rp_dtype i
 {
 #ifdef __x86_64__
     if (rp_simd_has(RP_SIMD_AVX2))
-        return widen_fragment(kernels_avx2, target, ids_dtype, source, width, n, ahead);
+        return widen_fragment(of_width(kernels_avx2, width), target, ids_dtype, source, n, ahead);
 #endif
-    return widen_fragment(kernels, target, ids_dtype, source, width, n, ahead);
+    return widen_fragment(of_width(kernels, width), target, ids_dtype, source, n, ahead);
 }
 
 uint64_t rp_widen(void *ids, enum rp_dtype dtype, const void *source, uint32_t width, size_t n)

@@ -175,10 +175,11 @@ static void leave_server(struct http *http, struct slot *slot, enum slot_state s
         rp_entry_request_ends(slot->of->kept);
 }
 
-/* Queue bytes [first, last) of a read. `offset` is the file offset of the read's first byte. */
-static void read_file(struct http *http, struct slot *slot, enum part part, int fd, uint64_t offset,
-                      uint32_t first, uint32_t last)
+/* Queue a part of a read. `offset` is the file offset of the read's first byte. */
+static void read_file(struct http *http, struct slot *slot, enum part part, int fd, uint64_t offset)
 {
+    uint32_t first = part == TAIL ? slot->bytes - slot->held.tail : 0;
+    uint32_t last = part == HEAD ? slot->held.head : slot->bytes;
     RP_ASSERT(http->queued < http->depth * PARTS);
     http->queue[http->queued++] = (struct rp_io_read){
         .object = fd,
@@ -221,9 +222,9 @@ static void read_object(struct http *http, struct slot *slot)
     uint32_t bytes = slot->bytes, head = slot->held.head, tail = slot->held.tail;
     uint64_t offset = head + tail ? rp_entry_data_offset(kept) + slot->read.offset : 0;
     if (head)
-        read_file(http, slot, HEAD, rp_entry_fd(kept), offset, 0, head);
+        read_file(http, slot, HEAD, rp_entry_fd(kept), offset);
     if (tail)
-        read_file(http, slot, TAIL, rp_entry_fd(kept), offset, bytes - tail, bytes);
+        read_file(http, slot, TAIL, rp_entry_fd(kept), offset);
     if (head + tail < bytes)
         request(http, slot, head, bytes - tail);
 }
@@ -236,7 +237,8 @@ static void start(struct http *http, const struct rp_io_read *read)
         slot++;
     *slot = (struct slot){.of = it, .read = *read, .state = FILES};
     if (!it->object) {
-        read_file(http, slot, WHOLE_FILE, it->file.fd, read->offset, 0, read->bytes);
+        slot->bytes = read->bytes;
+        read_file(http, slot, WHOLE_FILE, it->file.fd, read->offset);
         return;
     }
     RP_ASSERT(read->offset < it->bytes);

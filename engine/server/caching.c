@@ -70,8 +70,8 @@ int rp_engine_open_cache(struct rp_engine *engine, struct rp_error *error)
         return 0;
     }
     const struct rp_plan_blocks blocks = rp_plan_blocks(stream->plan);
-    code = rp_prefill_open(&engine->delivery.prefill, stream->corpus, &engine->delivery.io,
-                           engine->delivery.cache, &engine->delivery.next_use, &blocks, error);
+    code = rp_prefill_open(&engine->delivery.prefill, &engine->delivery.io, engine->delivery.cache,
+                           &engine->delivery.next_use, &blocks, error);
     if (code < 0) {
         rp_delivery_close_cache(&engine->delivery);
         return code;

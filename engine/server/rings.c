@@ -194,9 +194,13 @@ int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error)
     if (code >= 0)
         code = rp_engine_load_plan(engine, stream->plan, start, batch, &before, error);
     free(state);
+    const struct rp_flow_begin begin = {.batch = batch,
+                                        .plan = stream->plan,
+                                        .numbering = &delivery->numbering,
+                                        .rings = delivery->rings,
+                                        .before = &before};
     if (code >= 0)
-        code = rp_flow_start(delivery->flow, stream->plan, &before, &delivery->numbering, batch,
-                             delivery->rings, error);
+        code = rp_flow_start(delivery->flow, &begin, error);
     if (code < 0)
         return code;
     delivery->state = RP_DELIVERY_RUNNING;

@@ -263,8 +263,9 @@ KIT void stream_start(struct stream *s)
     uint64_t batch = stream_lowest_tail(s);
     uint64_t row = s->base_row + batch * s->options.rows * s->options.world;
     const struct kit_row *at = &s->kit->rows[row < s->kit->row_count ? row : s->kit->row_count];
+    const struct rp_flow_begin begin = {batch, s->plan, &s->numbering, s->rings, NULL};
     if (rp_plan_load(s->plan, at->state, at->state_bytes, false, &error) != 0 ||
-        rp_flow_start(s->flow, s->plan, NULL, &s->numbering, batch, s->rings, &error) != 0)
+        rp_flow_start(s->flow, &begin, &error) != 0)
         fail_msg("%s", error.message);
 }
 

@@ -27,15 +27,11 @@ static void what_is_taken_comes_in_order(void **state)
 {
     (void)state;
     struct rp_data_ring space;
-    uint64_t offset;
     open_space(&space);
-    assert_true(rp_data_ring_take(&space, 100, 64, 0, false, 0, &offset));
-    assert_int_equal(offset, 0);
-    assert_true(rp_data_ring_take(&space, 100, 64, 0, true, 0, &offset));
-    assert_int_equal(offset, 128);
+    assert_int_equal(rp_data_ring_take(&space, 100, 64, 0, false, 0), 0);
+    assert_int_equal(rp_data_ring_take(&space, 100, 64, 0, true, 0), 128);
     assert_true(rp_data_ring_extend(&space, 10, 0));
-    assert_true(rp_data_ring_take(&space, 4096, 4096, 1, false, 0, &offset));
-    assert_int_equal(offset, 4096);
+    assert_int_equal(rp_data_ring_take(&space, 4096, 4096, 1, false, 0), 4096);
     assert_int_equal(rp_data_ring_youngest(&space), 1);
     rp_data_ring_close(&space);
 }
@@ -44,19 +40,19 @@ static void a_region_is_kept_until_its_last_user_is_retired(void **state)
 {
     (void)state;
     struct rp_data_ring space;
-    uint64_t offset;
     open_space(&space);
     for (uint64_t t = 0; t < 4; t++)
-        assert_true(rp_data_ring_take(&space, BYTES / 4, 64, t, false, 0, &offset));
-    assert_false(rp_data_ring_take(&space, 64, 64, 4, false, 0, &offset)); /* none is retired */
+        assert_true(rp_data_ring_take(&space, BYTES / 4, 64, t, false, 0) != RP_DATA_RING_FULL);
+    assert_true(rp_data_ring_take(&space, 64, 64, 4, false, 0) ==
+                RP_DATA_RING_FULL); /* none is retired */
     assert_int_equal(rp_data_ring_oldest_ticket(&space), 0);
     rp_data_ring_use(&space, 0, 3);
-    assert_false(rp_data_ring_take(&space, 64, 64, 4, false, 3, &offset)); /* 0, 1, 2 are */
+    assert_true(rp_data_ring_take(&space, 64, 64, 4, false, 3) ==
+                RP_DATA_RING_FULL); /* 0, 1, 2 are */
     assert_int_equal(rp_data_ring_oldest_ticket(&space), 3);
     assert_true(rp_data_ring_has(&space, 0));
-    assert_true(rp_data_ring_take(&space, 64, 64, 4, false, 4, &offset));
+    assert_int_equal(rp_data_ring_take(&space, 64, 64, 4, false, 4), 0);
     assert_false(rp_data_ring_has(&space, 0));
-    assert_int_equal(offset, 0);
     rp_data_ring_close(&space);
 }
 
@@ -64,17 +60,14 @@ static void memory_handed_out_is_contiguous(void **state)
 {
     (void)state;
     struct rp_data_ring space;
-    uint64_t offset;
     open_space(&space);
-    assert_true(rp_data_ring_take(&space, BYTES - 100, 1, 0, false, 0, &offset));
+    assert_true(rp_data_ring_take(&space, BYTES - 100, 1, 0, false, 0) != RP_DATA_RING_FULL);
     assert_false(rp_data_ring_extend(&space, 101, 0)); /* past the end of the lap */
     assert_true(rp_data_ring_extend(&space, 100, 0));
-    assert_true(rp_data_ring_take(&space, BYTES, 64, 1, false, 1, &offset)); /* all of it at once */
-    assert_int_equal(offset, 0);
-    assert_true(rp_data_ring_take(&space, 60, 1, 2, false, 2, &offset));
-    assert_true(
-        rp_data_ring_take(&space, BYTES - 10, 1, 3, false, 3, &offset)); /* skips to a new lap */
-    assert_int_equal(offset, 0);
+    assert_int_equal(rp_data_ring_take(&space, BYTES, 64, 1, false, 1), 0); /* all of it at once */
+    assert_true(rp_data_ring_take(&space, 60, 1, 2, false, 2) != RP_DATA_RING_FULL);
+    assert_int_equal(rp_data_ring_take(&space, BYTES - 10, 1, 3, false, 3),
+                     0); /* skips to a new lap */
     rp_data_ring_close(&space);
 }
 
@@ -92,14 +85,14 @@ static void no_byte_is_given_twice(void **state)
         open_space(&space);
         memset(needed, 0, sizeof needed);
         for (uint64_t ticket = 0; ticket < 3000;) {
-            uint64_t bytes = 1 + io_fake_random(&random) % 2000, offset = 0;
+            uint64_t bytes = 1 + io_fake_random(&random) % 2000;
             bool grow = count > 0 &&
                         parts[(count - 1) % LIVE_MAX].region == rp_data_ring_youngest(&space) &&
                         io_fake_random(&random) % 3 == 0;
             uint64_t alignment = 1ull << io_fake_random(&random) % 8;
             bool has_room = rp_data_ring_has_room(&space, bytes, alignment, retired);
-            bool is_taken = rp_data_ring_take(&space, bytes, alignment, ticket, grow, retired,
-                                              &offset);
+            uint64_t offset = rp_data_ring_take(&space, bytes, alignment, ticket, grow, retired);
+            bool is_taken = offset != RP_DATA_RING_FULL;
             assert_int_equal(is_taken, has_room);
             if (!is_taken) {
                 retired = rp_data_ring_oldest_ticket(&space) + 1;

@@ -77,8 +77,8 @@ static void a_failed_start_leaves_nothing(void **state)
         options.packer_processes = processes;
         stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 1);
         for (int again = 0; again < 2; again++) {
-            assert_int_equal(rp_flow_start(s.flow, s.plan, NULL, &s.numbering, 0, s.rings, &error),
-                             -ENOMEM);
+            const struct rp_flow_begin begin = {0, s.plan, &s.numbering, s.rings, NULL};
+            assert_int_equal(rp_flow_start(s.flow, &begin, &error), -ENOMEM);
             assert_string_equal(error.message, "no memory for this reader");
             assert_string_equal(error.hint, "buy more");
             wait_for_threads(threads);

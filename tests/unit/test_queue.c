@@ -116,8 +116,8 @@ static void a_state_before_the_step_counts_it(void **state)
     const struct kit_row *at = &kit.rows[row], *zero = &kit.rows[0];
     assert_int_equal(rp_plan_load(s.plan, at->state, at->state_bytes, false, &error), 0);
     const struct rp_row_state before = {zero->state, zero->state_bytes, 0};
-    assert_int_equal(rp_flow_start(s.flow, s.plan, &before, &s.numbering, batch, s.rings, &error),
-                     0);
+    const struct rp_flow_begin begin = {batch, s.plan, &s.numbering, s.rings, &before};
+    assert_int_equal(rp_flow_start(s.flow, &begin, &error), 0);
     run_to_end(&s);
     check_all_came(&s);
     assert_int_equal(s.steps_unknown, 0);

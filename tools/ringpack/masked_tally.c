@@ -10,10 +10,11 @@
 #include "flow/fragment.h"
 
 int rp_masked_tally_open(struct rp_masked_tally *tally, const struct rp_corpus *corpus,
-                         uint32_t seq_len, struct rp_error *error)
+                         uint32_t seq_len_max, struct rp_error *error)
 {
     *tally = (struct rp_masked_tally){
-        .spans = rp_calloc(rp_spans_max(seq_len + 1), sizeof(struct rp_span)),
+        .seq_len_max = seq_len_max,
+        .spans = rp_calloc(rp_spans_max(seq_len_max + 1), sizeof(struct rp_span)),
         .sources = rp_calloc(rp_corpus_source_count(corpus), sizeof(struct rp_masked_counts))};
     for (uint32_t s = 0; s < rp_corpus_source_count(corpus); s++)
         tally->is_masked |= rp_source_has_mask(rp_corpus_source(corpus, s));
@@ -30,29 +31,27 @@ void rp_masked_tally_close(struct rp_masked_tally *tally)
 
 /* Whether a document has a trained token in [first, end); negative: its spans are damaged. */
 static int is_trained(struct rp_masked_tally *tally, const struct rp_source *source,
-                      struct rp_part part, uint64_t end, uint32_t seq_len, struct rp_error *error)
+                      struct rp_part part, uint64_t end, struct rp_error *error)
 {
     uint32_t count = 0;
     int code = 0;
     for (; part.first < end && count == 0 && code == 0; part.first += part.tokens) {
-        part.tokens = (uint32_t)rp_min_u64(seq_len, end - part.first);
+        part.tokens = (uint32_t)rp_min_u64(tally->seq_len_max, end - part.first);
         code = rp_source_spans(source, &part, tally->spans, &count, error);
     }
     return code < 0 ? code : count > 0;
 }
 
-/* A document that begins in this row. */
+/* A document that begins in this row, of which the first `kept` tokens are kept. */
 static int add_document(struct rp_masked_tally *tally, struct rp_masked_counts *counts,
-                        const struct rp_source *source, struct rp_part part, uint32_t seq_len,
-                        bool is_cut, struct rp_error *error)
+                        const struct rp_source *source, struct rp_part part, uint64_t kept,
+                        struct rp_error *error)
 {
-    uint64_t most = seq_len - tally->form.has_bos;
-    uint64_t kept = is_cut ? rp_min_u64(part.length, most) : part.length;
-    int trained = is_trained(tally, source, part, kept, seq_len, error);
+    int trained = is_trained(tally, source, part, kept, error);
     if (trained != 0)
         return trained;
     part.first = kept;
-    trained = is_trained(tally, source, part, part.length, seq_len, error);
+    trained = is_trained(tally, source, part, part.length, error);
     counts->untrained += trained == 0;
     counts->cut_off += trained > 0;
     return trained;
@@ -66,19 +65,19 @@ static int add_fragment(struct rp_masked_tally *tally, const struct rp_source *s
     struct rp_transfer transfer = {.fragment = *fragment,
                                    .extra = rp_transfer_extra(&tally->form, fragment, length)};
     struct rp_masked_counts *counts = &tally->sources[fragment->source];
-    uint32_t count = 0;
+    int64_t count = 1;
     int code = 0;
     if (rp_source_has_mask(source))
-        code = rp_transfer_spans(&tally->form, source, &transfer, length, tally->spans, &count,
-                                 error);
+        count = rp_transfer_spans(&tally->form, source, &transfer, length, tally->spans, error);
     else
-        tally->spans[count++] = (struct rp_span){0, fragment->length};
-    if (code < 0)
-        return code;
-    tally->row_labels += rp_transfer_labels(&transfer, tally->spans, count);
+        tally->spans[0] = (struct rp_span){0, fragment->length};
+    if (count < 0)
+        return (int)count;
+    tally->row_labels += rp_transfer_labels(&transfer, tally->spans, (uint32_t)count);
     const struct rp_part whole = {.document = fragment->document, .length = length};
+    uint64_t kept = is_cut ? rp_min_u64(length, seq_len - tally->form.has_bos) : length;
     if (fragment->offset == 0 && rp_source_has_mask(source))
-        code = add_document(tally, counts, source, whole, seq_len, is_cut, error);
+        code = add_document(tally, counts, source, whole, kept, error);
     return code < 0 ? code : 0;
 }
 

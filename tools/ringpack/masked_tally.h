@@ -19,12 +19,13 @@ struct rp_masked_tally {
     struct rp_masked_counts all;
     struct rp_masked_counts *sources; /* [sources] */
     struct rp_row_form form;          /* form of the rows; set before the first one */
-    struct rp_span *spans;            /* [rp_spans_max(seq_len + 1)] */
+    uint32_t seq_len_max;             /* the longest row's */
+    struct rp_span *spans;            /* [rp_spans_max(seq_len_max + 1)] */
     uint64_t row_labels;              /* the last counted row's */
 };
 
 RP_MUST_CHECK int rp_masked_tally_open(struct rp_masked_tally *tally,
-                                       const struct rp_corpus *corpus, uint32_t seq_len,
+                                       const struct rp_corpus *corpus, uint32_t seq_len_max,
                                        struct rp_error *error);
 void rp_masked_tally_close(struct rp_masked_tally *tally);
 
