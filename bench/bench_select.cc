@@ -141,9 +141,8 @@ void counts(benchmark::State &state, const char *expression)
 {
     rp_error error{};
     struct rp_selector *selection = nullptr;
-    check(rp_selector_open(&selection, rp_corpus_source(corpus().opened, 0), expression, nullptr, 0,
-                           1, &error),
-          error);
+    const rp_selector_spec spec{expression, nullptr, 0, 1};
+    check(rp_selector_open(&selection, rp_corpus_source(corpus().opened, 0), &spec, &error), error);
     const rp_selection *made = rp_selector_selection(selection);
     const uint64_t count = static_cast<uint64_t>(state.range(0));
     const std::vector<uint64_t> documents = shuffled(count);

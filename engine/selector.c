@@ -69,20 +69,19 @@ static bool root_of(const void *context, const void *column, uint32_t i, uint64_
 }
 
 int rp_selector_open(struct rp_selector **selection_out, const struct rp_source *source,
-                     const char *select, const struct rp_selection_repeat *repeats,
-                     uint32_t repeat_count, uint32_t group, struct rp_error *error)
+                     const struct rp_selector_spec *given, struct rp_error *error)
 {
     struct rp_selector *selection = rp_calloc(1, sizeof *selection);
     *selection_out = NULL;
     if (!selection)
         return rp_fail(error, -ENOMEM, NULL, "no memory for a selection");
     selection->source = source;
-    const struct rp_selection_spec spec = {.select = select,
-                                           .repeats = repeats,
-                                           .repeat_count = repeat_count,
+    const struct rp_selection_spec spec = {.select = given->select,
+                                           .repeats = given->repeats,
+                                           .repeat_count = given->repeat_count,
                                            .source = {.name = rp_source_name(source),
                                                       .first = rp_source_first(source),
-                                                      .group = group,
+                                                      .group = given->group,
                                                       .context = selection,
                                                       .lengths = lengths,
                                                       .shards = shards,

@@ -10,12 +10,17 @@
 /* A selection, and the columns that it uses. */
 struct rp_selector;
 
-/** Open `select` (NULL: all) and `repeat` of a source, which must outlive the result. Errors of
- * rp_selection_open and rp_column_open. */
+/* Expressions of a config; not used after the selection is open. */
+struct rp_selector_spec {
+    const char *select; /* NULL: all */
+    const struct rp_selection_repeat *repeats;
+    uint32_t repeat_count, group;
+};
+/** Open the selection of a source, which must outlive it. Errors of rp_selection_open and
+ * rp_column_open. */
 RP_MUST_CHECK int rp_selector_open(struct rp_selector **selection_out,
-                                   const struct rp_source *source, const char *select,
-                                   const struct rp_selection_repeat *repeats, uint32_t repeat_count,
-                                   uint32_t group, struct rp_error *error);
+                                   const struct rp_source *source,
+                                   const struct rp_selector_spec *spec, struct rp_error *error);
 void rp_selector_close(struct rp_selector *selection); /* NULL is fine */
 
 /** For rp_selection_counts, rp_selection_hash and rp_selection_passes. */

@@ -119,9 +119,9 @@ static int check_selection(const struct rp_unseen *unseen, const struct rp_unsee
                    source->name, had, has.selection);
 }
 
-int rp_used_open(struct rp_unseen **unseen_out, struct rp_hash128 *hash_out,
-                 const struct rp_config *config, uint32_t number, const struct rp_corpus *corpus,
-                 const struct rp_source_view *view, struct rp_error *error)
+int rp_used_open(struct rp_unseen **unseen_out, const struct rp_config *config, uint32_t number,
+                 const struct rp_corpus *corpus, const struct rp_source_view *view,
+                 struct rp_error *error)
 {
     const struct rp_config_source *given = &config->sources[number];
     const struct rp_source *source = rp_corpus_source(corpus, number);
@@ -148,7 +148,6 @@ int rp_used_open(struct rp_unseen **unseen_out, struct rp_hash128 *hash_out,
         *unseen_out = NULL;
         code = rp_fail_context(error, code, "%s", given->unseen_of);
     }
-    *hash_out = rp_hash128_load((const uint8_t *)token + bytes - 16);
     free(token);
     return code;
 }

@@ -11,11 +11,10 @@
 #include "plan/v2/unseen.h"
 
 /** Open the documents that the state of source `number` has used. `view` has the source's lengths
- * and its prints without `unseen_of`. *hash_out: the last 16 bytes of the state token. Errors name
- * the file: -RP_E_CONFIG (it has no state), -errno of the file, errors of rp_unseen_open. */
-RP_MUST_CHECK int rp_used_open(struct rp_unseen **unseen_out, struct rp_hash128 *hash_out,
-                               const struct rp_config *config, uint32_t number,
-                               const struct rp_corpus *corpus, const struct rp_source_view *view,
-                               struct rp_error *error);
+ * and its prints without `unseen_of`. Errors name the file: -RP_E_CONFIG (it has no state), -errno
+ * of the file, errors of rp_unseen_open. */
+RP_MUST_CHECK int rp_used_open(struct rp_unseen **unseen_out, const struct rp_config *config,
+                               uint32_t number, const struct rp_corpus *corpus,
+                               const struct rp_source_view *view, struct rp_error *error);
 
 #endif

@@ -71,7 +71,7 @@ static int prints(const void *context, uint64_t documents, struct rp_source_prin
     *prints = (struct rp_source_prints){.sampled = fingerprint.sampled.low,
                                         .full = fingerprint.full.low};
     return view->selection ? rp_selection_hash(rp_selector_selection(view->selection), documents,
-                                               view->unseen ? &view->unseen_hash : NULL,
+                                               view->unseen ? rp_unseen_hash(view->unseen) : NULL,
                                                &prints->selection, error)
                            : 0;
 }
@@ -94,8 +94,9 @@ static int open_selection(struct rp_planned_source *view, const struct rp_config
     for (uint32_t i = 0; i < count; i++)
         repeats[i] = (struct rp_selection_repeat){given->repeat.entries[i].count,
                                                   given->repeat.entries[i].expression};
-    int code = rp_selector_open(&view->selection, view->source, given->select, repeats, count,
-                                config->group, error);
+    const struct rp_selector_spec spec = {
+        .select = given->select, .repeats = repeats, .repeat_count = count, .group = config->group};
+    int code = rp_selector_open(&view->selection, view->source, &spec, error);
     free(repeats);
     return code < 0 ? fail_at(config, given, given->select ? "select" : "repeat", code, error) : 0;
 }
@@ -106,7 +107,7 @@ static int open_unseen(struct rp_planned_source *view, const struct rp_config *c
     const struct rp_config_source *given = &config->sources[number];
     const struct rp_source_view of = {.context = view, .lengths = lengths, .prints = prints};
     struct rp_unseen *unseen; /* the prints are without it until it is open */
-    int code = rp_used_open(&unseen, &view->unseen_hash, config, number, corpus, &of, error);
+    int code = rp_used_open(&unseen, config, number, corpus, &of, error);
     if (code < 0)
         return fail_at(config, given, "unseen_of", code, error);
     view->unseen = unseen;

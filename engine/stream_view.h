@@ -15,7 +15,6 @@ struct rp_planned_source {
     const struct rp_source *source;
     struct rp_selector *selection; /* NULL: neither `select`, `repeat` nor `unseen_of` */
     struct rp_unseen *unseen;      /* NULL: no `unseen_of` */
-    struct rp_hash128 unseen_hash; /* hash of its state */
     bool has_bos, has_eos, across_cuts, has_labels;
 };
 

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "base/mem.h"
+#include "plan/plan_state.h"
 
 static int open_packing(struct rp_lane *lane, struct rp_error *error)
 {
@@ -30,13 +31,11 @@ static int open_packing(struct rp_lane *lane, struct rp_error *error)
     return 0;
 }
 
-int rp_lane_open(struct rp_lane *lane, const struct rp_plan_config *config,
-                 const struct rp_plan_source *sources, const uint64_t *weight,
-                 uint32_t source_count, uint32_t number, struct rp_error *error)
+int rp_lane_open(struct rp_lane *lane, const struct rp_plan *plan, uint32_t number,
+                 struct rp_error *error)
 {
-    *lane = (struct rp_lane){.config = config};
-    int failed = rp_piece_source_open(&lane->piece_source, config, sources, weight, source_count,
-                                      number, error);
+    *lane = (struct rp_lane){.config = &plan->config};
+    int failed = rp_piece_source_open(&lane->piece_source, plan, number, error);
     if (failed == 0)
         failed = open_packing(lane, error);
     if (failed < 0)

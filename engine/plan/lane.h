@@ -45,9 +45,9 @@ static inline struct rp_fragment *rp_open_fragments(const struct rp_lane *lane, 
     return lane->open_fragments + slot * rp_open_fragments_max(lane->config);
 }
 
-RP_MUST_CHECK int rp_lane_open(struct rp_lane *lane, const struct rp_plan_config *config,
-                               const struct rp_plan_source *sources, const uint64_t *weight,
-                               uint32_t source_count, uint32_t number, struct rp_error *error);
+/** Open lane `number` of a plan, as rp_piece_source_open. */
+RP_MUST_CHECK int rp_lane_open(struct rp_lane *lane, const struct rp_plan *plan, uint32_t number,
+                               struct rp_error *error);
 void rp_lane_close(struct rp_lane *lane);
 
 /** Tokens that were read and are neither emitted nor truncated nor dropped. */

@@ -5,18 +5,19 @@
 #include <inttypes.h>
 
 #include "base/mem.h"
+#include "plan/plan_state.h"
 
-int rp_piece_source_open(struct rp_piece_source *piece_source, const struct rp_plan_config *config,
-                         const struct rp_plan_source *sources, const uint64_t *weight,
-                         uint32_t source_count, uint32_t lane, struct rp_error *error)
+int rp_piece_source_open(struct rp_piece_source *piece_source, const struct rp_plan *plan,
+                         uint32_t lane, struct rp_error *error)
 {
+    uint32_t source_count = plan->source_count;
     *piece_source = (struct rp_piece_source){
-        .config = config,
-        .sources = sources,
+        .config = &plan->config,
+        .sources = plan->sources,
         .source_count = source_count,
         .cursors = rp_calloc(source_count, sizeof *piece_source->cursors),
         .mixing = {.heap = rp_calloc(source_count, sizeof *piece_source->mixing.heap),
-                   .weight = weight,
+                   .weight = plan->weights,
                    .mixed = rp_calloc(source_count, sizeof *piece_source->mixing.mixed)},
         .finished = rp_calloc(source_count, 1),
     };
@@ -28,7 +29,8 @@ int rp_piece_source_open(struct rp_piece_source *piece_source, const struct rp_p
                        source_count, lane);
     }
     for (uint32_t s = 0; s < source_count; s++)
-        rp_order_init(&piece_source->cursors[s].order, config, sources[s].documents, s, lane);
+        rp_order_init(&piece_source->cursors[s].order, &plan->config, plan->sources[s].documents, s,
+                      lane);
     rp_piece_source_reset(piece_source);
     return 0;
 }

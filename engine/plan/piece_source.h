@@ -45,11 +45,10 @@ struct rp_piece_source {
     uint8_t *finished; /* by source: its last epoch is over */
 };
 
-/** Open at the beginning of all sources. config, sources and weight are borrowed. */
+/** Open at the beginning of all sources, in a lane of the plan, whose config, sources and weights
+ * are borrowed. */
 RP_MUST_CHECK int rp_piece_source_open(struct rp_piece_source *piece_source,
-                                       const struct rp_plan_config *config,
-                                       const struct rp_plan_source *sources, const uint64_t *weight,
-                                       uint32_t source_count, uint32_t lane,
+                                       const struct rp_plan *plan, uint32_t lane,
                                        struct rp_error *error);
 void rp_piece_source_close(struct rp_piece_source *piece_source);
 

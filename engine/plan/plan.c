@@ -115,8 +115,7 @@ static int open_parts(struct rp_plan *plan, const struct rp_plan_source *sources
         plan->weights[s] = sources[s].weight;
     }
     for (uint32_t lane = 0; lane < plan->config.lanes; lane++) {
-        int failed = rp_lane_open(&plan->lanes[lane], &plan->config, plan->sources, plan->weights,
-                                  source_count, lane, error);
+        int failed = rp_lane_open(&plan->lanes[lane], plan, lane, error);
         if (failed < 0)
             return failed;
     }

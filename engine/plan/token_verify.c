@@ -114,12 +114,14 @@ static int check_cursor(struct check *check, uint32_t source)
     return check_reached(check, source, &cursor);
 }
 
-/* `offset` + `length` must be the end of the part of the document that long_doc leaves, because
+/* A piece must be the end of the part of its document that long_doc leaves, because
  * packing takes tokens only from the front. */
-static int check_tail(const struct check *check, const char *what, uint32_t index, uint32_t source,
-                      uint64_t document, uint64_t offset, uint64_t length)
+static int check_tail(const struct check *check, const char *what, uint32_t index,
+                      const struct rp_state_piece *piece)
 {
     const struct rp_plan *plan = check->plan;
+    uint64_t document = piece->document, offset = piece->offset, length = piece->length;
+    uint32_t source = piece->source;
     if (source >= plan->source_count || document >= plan->sources[source].documents)
         return DAMAGED(check,
                        "%s %" PRIu32 " is document %" PRIu64 " of source %" PRIu32
@@ -159,7 +161,7 @@ static int check_piece(struct check *check, const char *what, uint32_t index, bo
                        "%s %" PRIu32 " has %" PRIu64 " tokens; expected %" PRIu64 " to %" PRIu64,
                        what, index, piece.length, length_min, length_max);
     check->buffered += piece.length;
-    return check_tail(check, what, index, piece.source, piece.document, piece.offset, piece.length);
+    return check_tail(check, what, index, &piece);
 }
 
 static int check_pieces(struct check *check)
@@ -201,9 +203,10 @@ static int check_open_row(struct check *check, uint32_t index)
     for (uint32_t i = 0; i < row.fragments; i++) {
         struct rp_fragment fragment;
         failed = read_record(check, &fragment, sizeof fragment);
+        const struct rp_state_piece piece = {fragment.document, fragment.offset, fragment.length,
+                                             fragment.source, 0};
         if (failed == 0)
-            failed = check_tail(check, "fragment", i, fragment.source, fragment.document,
-                                fragment.offset, fragment.length);
+            failed = check_tail(check, "fragment", i, &piece);
         if (failed < 0)
             return failed;
         tokens += fragment.length;

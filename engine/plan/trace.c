@@ -25,15 +25,12 @@ struct rp_draw rp_plan_draw(const struct rp_plan *plan, uint32_t source, uint64_
     return draw;
 }
 
-int rp_plan_find_draw(const struct rp_plan *plan, uint32_t source, uint64_t document,
-                      uint64_t epoch, uint32_t pass, struct rp_draw *draw, struct rp_error *error)
+int rp_plan_find_draw(const struct rp_plan *plan, struct rp_draw *draw, struct rp_error *error)
 {
-    if (!plan->v2) {
-        *draw = rp_plan_draw(plan, source, document, epoch);
-        return 0;
-    }
-    *draw = (struct rp_draw){.document = document, .epoch = epoch, .source = source, .pass = pass};
-    return rp_v2_draw(plan->v2, draw, error);
+    if (plan->v2)
+        return rp_v2_draw(plan->v2, draw, error);
+    *draw = rp_plan_draw(plan, draw->source, draw->document, draw->epoch);
+    return 0;
 }
 
 uint32_t rp_plan_passes(const struct rp_plan *plan, uint32_t source)

@@ -15,11 +15,10 @@ struct rp_draw {
 /** Version 1 only. O(1): the order of an epoch can be inverted. */
 struct rp_draw rp_plan_draw(const struct rp_plan *plan, uint32_t source, uint64_t document,
                             uint64_t epoch);
-/** The same of either version, in a pass below rp_plan_passes. It is not known whether the document
- * is selected. Error: -RP_E_USAGE if the order of that epoch is not known, or does not have the
- * document. */
-RP_MUST_CHECK int rp_plan_find_draw(const struct rp_plan *plan, uint32_t source, uint64_t document,
-                                    uint64_t epoch, uint32_t pass, struct rp_draw *draw,
+/** Find lane and position of a draw of either version, in a pass below rp_plan_passes. It is not
+ * known whether the document is selected. Error: -RP_E_USAGE if the order of that epoch is not
+ * known, or does not have the document. */
+RP_MUST_CHECK int rp_plan_find_draw(const struct rp_plan *plan, struct rp_draw *draw,
                                     struct rp_error *error);
 /** Passes of an epoch of a source; 1 in version 1. */
 uint32_t rp_plan_passes(const struct rp_plan *plan, uint32_t source);

@@ -199,8 +199,8 @@ static void a_damaged_page_is_found_where_it_is_used(void **state)
     rp_column_close(column);
     struct rp_selector *selection;
     uint8_t counts[2];
-    assert_int_equal(
-        rp_selector_open(&selection, rp_corpus_source(corpus, 0), "a < 3", NULL, 0, 1, &error), 0);
+    const struct rp_selector_spec spec = {.select = "a < 3", .group = 1};
+    assert_int_equal(rp_selector_open(&selection, rp_corpus_source(corpus, 0), &spec, &error), 0);
     assert_int_equal(
         rp_selection_counts(rp_selector_selection(selection), &of_page, 1, counts, &error),
         -RP_E_CORRUPT);
@@ -214,6 +214,11 @@ static void a_source_is_selected_by_its_columns(void **state)
     struct rp_error error = {0};
     struct rp_selector *selection;
     const struct rp_selection_repeat repeats[] = {{3, "shard == 1 and length > 2"}};
+    const struct rp_selector_spec spec = {.select = "score >= 18.5 and document != 30",
+                                          .repeats = repeats,
+                                          .repeat_count = 1,
+                                          .group = 1},
+                                  misspelt = {.select = "scor >= 1", .group = 1};
     uint64_t documents[17], hash, other;
     uint8_t counts[17];
     put_shards();
@@ -224,8 +229,7 @@ static void a_source_is_selected_by_its_columns(void **state)
     add_column(1, "score", RP_INDEX_COLUMN_I16);
     struct rp_corpus *corpus = open_ranged("20-37");
     const struct rp_source *source = rp_corpus_source(corpus, 0);
-    if (rp_selector_open(&selection, source, "score >= 18.5 and document != 30", repeats, 1, 1,
-                         &error) < 0)
+    if (rp_selector_open(&selection, source, &spec, &error) < 0)
         fail_msg("%s", error.message);
     for (uint64_t d = 0; d < 17; d++)
         documents[d] = d;
@@ -243,8 +247,7 @@ static void a_source_is_selected_by_its_columns(void **state)
     assert_int_equal(rp_selection_hash(made, 5, NULL, &other, &error), 0);
     assert_true(hash != 0 && other != 0 && hash != other);
     rp_selector_close(selection);
-    assert_int_equal(rp_selector_open(&selection, source, "scor >= 1", NULL, 0, 1, &error),
-                     -RP_E_CONFIG);
+    assert_int_equal(rp_selector_open(&selection, source, &misspelt, &error), -RP_E_CONFIG);
     assert_non_null(strstr(error.message, "source `all`: select"));
     rp_corpus_close(corpus);
 }

@@ -113,13 +113,13 @@ static void follow(struct rp_plan *plan, uint64_t document, uint64_t epoch, uint
                    bool is_dealt)
 {
     struct rp_error error = {0};
-    struct rp_draw first, last;
+    struct rp_draw first = {.document = document, .epoch = epoch, .source = 1}, last = first;
     struct rp_row row;
     uint64_t found = 0;
     int code = 1;
-    uint32_t passes = rp_plan_passes(plan, 1);
-    check(rp_plan_find_draw(plan, 1, document, epoch, 0, &first, &error), &error);
-    check(rp_plan_find_draw(plan, 1, document, epoch, passes - 1, &last, &error), &error);
+    last.pass = rp_plan_passes(plan, 1) - 1;
+    check(rp_plan_find_draw(plan, &first, &error), &error);
+    check(rp_plan_find_draw(plan, &last, &error), &error);
     assert_false(rp_plan_has_drawn(plan, &first));
     while (code == 1 && !rp_plan_is_past(plan, &last)) {
         code = rp_plan_next(plan, &row, &error);

@@ -139,23 +139,22 @@ void rp_calendar_add_record(struct rp_calendar_lines *lines,
 
 /* ---- chains ---------------------------------------------------------------------------------- */
 
-/* Set a link from the text in the writer, and make room for the next text. `word`: what begins its
- * entry in a history. */
+/* Add the text in the writer to a link, which has the chain before it, and make room for the next
+ * text. `word`: what begins its entry in a history. */
 static int set_link(struct rp_calendar *calendar, struct rp_calendar_link *link, const char *word,
-                    uint64_t from, struct rp_hash128 before, struct rp_record_writer *writer,
-                    struct rp_error *error)
+                    struct rp_record_writer *writer, struct rp_error *error)
 {
     if (writer->out_of_memory)
         return rp_fail(error, -ENOMEM, NULL, "no memory for the calendar of a stream");
     struct rp_hasher hasher;
     uint8_t chain[16];
-    rp_hash128_store(chain, before);
+    rp_hash128_store(chain, link->chain);
     rp_hasher_begin(&hasher);
     rp_hasher_add(&hasher, chain, sizeof chain);
     rp_hasher_add(&hasher, writer->text, writer->bytes);
-    *link = (struct rp_calendar_link){.from = from, .chain = rp_hasher_finish(&hasher)};
+    link->chain = rp_hasher_finish(&hasher);
     char head[32];
-    size_t bytes = (size_t)snprintf(head, sizeof head, "%s %" PRIu64 "\n", word, from);
+    size_t bytes = (size_t)snprintf(head, sizeof head, "%s %" PRIu64 "\n", word, link->from);
     if (bytes + writer->bytes <= RP_HISTORY_MAX) {
         char *entry = rp_calendar_take(calendar, bytes + writer->bytes, 1, error);
         if (!entry)
@@ -183,8 +182,8 @@ static int link_all(struct rp_calendar *calendar, bool are_records, uint32_t beg
             rp_calendar_add_record(&lines, &calendar->records[i]);
         else
             rp_calendar_add_stage(&lines, &calendar->stages[i], NULL, NULL);
-        code = set_link(calendar, &links[i], are_records ? "record" : "stage", from, before,
-                        &writer, error);
+        links[i] = (struct rp_calendar_link){.from = from, .chain = before};
+        code = set_link(calendar, &links[i], are_records ? "record" : "stage", &writer, error);
         before = links[i].chain;
     }
     free(writer.text);

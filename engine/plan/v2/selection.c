@@ -263,10 +263,18 @@ static int take_values(const struct rp_selection *selection, const struct column
 
 /* ---- counts ---------------------------------------------------------------------------------- */
 
-static int count_batch(const struct rp_selection *selection, const uint64_t *documents,
-                       uint32_t count, union rp_value *values, uint32_t stride, uint8_t *counts,
-                       struct rp_error *error)
+/* Documents of a batch. */
+static uint32_t batch_size(const struct rp_selection *selection)
 {
+    uint32_t columns = selection->column_count ? selection->column_count : 1;
+    return (uint32_t)rp_min_u64(RP_EXPRESSION_DOCUMENTS_MAX, VALUES_MAX / columns);
+}
+
+static int count_batch(const struct rp_selection *selection, const uint64_t *documents,
+                       uint32_t count, uint8_t *counts, struct rp_error *error)
+{
+    union rp_value values[VALUES_MAX];
+    uint32_t stride = batch_size(selection);
     uint64_t chosen = UINT64_MAX >> (RP_EXPRESSION_DOCUMENTS_MAX - count);
     int code = 0;
     for (uint32_t c = 0; code == 0 && c < selection->column_count; c++)
@@ -291,13 +299,11 @@ int rp_selection_counts(const void *context, const uint64_t *documents, uint32_t
                         uint8_t *counts, struct rp_error *error)
 {
     const struct rp_selection *selection = context;
-    union rp_value values[VALUES_MAX];
-    uint32_t columns = selection->column_count ? selection->column_count : 1;
-    uint32_t stride = (uint32_t)rp_min_u64(RP_EXPRESSION_DOCUMENTS_MAX, VALUES_MAX / columns);
+    uint32_t size = batch_size(selection);
     int code = 0;
-    for (uint32_t at = 0; code == 0 && at < count; at += stride)
-        code = count_batch(selection, documents + at, (uint32_t)rp_min_u64(stride, count - at),
-                           values, stride, counts + at, error);
+    for (uint32_t at = 0; code == 0 && at < count; at += size)
+        code = count_batch(selection, documents + at, (uint32_t)rp_min_u64(size, count - at),
+                           counts + at, error);
     return code;
 }
 

@@ -15,6 +15,7 @@ struct rp_unseen {
     uint32_t group;
     bool passed; /* all of pass 0 was read */
     uint64_t selection;
+    struct rp_hash128 hash;
     uint64_t *waiting; /* items that wait whole, ascending */
     size_t waiting_count;
 };
@@ -30,6 +31,11 @@ void rp_unseen_close(struct rp_unseen *unseen)
 uint64_t rp_unseen_selection(const struct rp_unseen *unseen)
 {
     return unseen->selection;
+}
+
+const struct rp_hash128 *rp_unseen_hash(const struct rp_unseen *unseen)
+{
+    return &unseen->hash;
 }
 
 uint64_t rp_unseen_documents(const struct rp_unseen *unseen)
@@ -324,6 +330,7 @@ int rp_unseen_open(struct rp_unseen **unseen_out, const void *token, size_t byte
         return code;
     }
     qsort(opening.unseen->waiting, opening.unseen->waiting_count, sizeof(uint64_t), compare_items);
+    opening.unseen->hash = rp_hash128_load((const uint8_t *)token + bytes - 16);
     *unseen_out = opening.unseen;
     return 0;
 }

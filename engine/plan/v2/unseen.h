@@ -31,6 +31,9 @@ void rp_unseen_close(struct rp_unseen *unseen); /* NULL is fine */
  */
 uint64_t rp_unseen_selection(const struct rp_unseen *unseen);
 
+/** The last 16 bytes of the token. */
+const struct rp_hash128 *rp_unseen_hash(const struct rp_unseen *unseen);
+
 /** The documents that the source had in the token: its fingerprints are of them. */
 uint64_t rp_unseen_documents(const struct rp_unseen *unseen);
 

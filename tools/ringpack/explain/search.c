@@ -144,7 +144,7 @@ static int show_document(const struct search *search, uint32_t source, uint64_t 
 {
     const struct rp_source *of = rp_corpus_source(search->walk->corpus, source);
     const struct rp_plan *plan = search->walk->plan;
-    struct rp_draw draw, last;
+    struct rp_draw draw = {.document = document, .epoch = epoch, .source = source}, last = draw;
     struct rp_extent extent;
     struct rp_explained_document shown = {.source = source,
                                           .name = rp_source_name(of),
@@ -154,10 +154,10 @@ static int show_document(const struct search *search, uint32_t source, uint64_t 
     shown.file = rp_source_provenance(of, document, &shown.file_row);
     int code = rp_source_extent(of, document, &extent, error);
     if (code == 0)
-        code = rp_plan_find_draw(plan, source, document, epoch, 0, &draw, error);
+        code = rp_plan_find_draw(plan, &draw, error);
+    last.pass = rp_plan_passes(plan, source) - 1;
     if (code == 0)
-        code = rp_plan_find_draw(plan, source, document, epoch, rp_plan_passes(plan, source) - 1,
-                                 &last, error);
+        code = rp_plan_find_draw(plan, &last, error);
     if (code < 0)
         return code;
     shown.byte_offset = extent.byte_offset;
