@@ -189,13 +189,14 @@ static int place_trainer(struct rp_engine *engine, struct rp_request *request, c
         code = take_row_of_token(request, token, error);
     if (code < 0)
         return code;
-    code = rp_engine_rejoin(engine, *seat_out, request, names_row, token, batch_out, error);
+    int64_t batch = rp_engine_rejoin(engine, *seat_out, request, names_row, token, error);
     if (ran && !rp_delivery_runs(&engine->delivery)) {
-        RP_ASSERT(code < 0);
+        RP_ASSERT(batch < 0);
         *engine->life.error = *error;
-        rp_engine_fail(engine, code);
+        rp_engine_fail(engine, (int)batch);
     }
-    return code;
+    *batch_out = (uint64_t)batch;
+    return batch < 0 ? (int)batch : 0;
 }
 
 static int welcome(struct rp_engine *engine, const struct rp_connection *connection, uint64_t batch,

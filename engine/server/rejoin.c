@@ -315,16 +315,17 @@ static int rejoin(struct rp_engine *engine, struct attach *attach, uint64_t *bat
     return 0;
 }
 
-int rp_engine_rejoin(struct rp_engine *engine, struct rp_seat *seat,
-                     const struct rp_request *request, bool names_row, const void *token,
-                     uint64_t *batch_out, struct rp_error *error)
+int64_t rp_engine_rejoin(struct rp_engine *engine, struct rp_seat *seat,
+                         const struct rp_request *request, bool names_row, const void *token,
+                         struct rp_error *error)
 {
+    uint64_t batch;
     struct attach attach = {seat, request, names_row, token, RP_STREAM_OURS};
     RP_ASSERT(!rp_seat_is_attached(seat) && seat->seat_state != RP_SEAT_MIGRATING);
     RP_ASSERT(!rp_life_is_ending(&engine->life) && (token == NULL) == (request->state_bytes == 0));
-    int code = rejoin(engine, &attach, batch_out, error);
+    int code = rejoin(engine, &attach, &batch, error);
     rp_delivery_end_migrations(&engine->delivery);
-    return code;
+    return code < 0 ? code : (int64_t)batch;
 }
 
 /* ---- skipping absent seats ------------------------------------------------------------------- */

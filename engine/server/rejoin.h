@@ -6,13 +6,13 @@
 
 #include "server/engine.h"
 
-/** Attach the consumer of a request to a seat without one; *batch_out is its first batch.
+/** Attach the consumer of a request to a seat without one. Returns its first batch.
  * names_row: the request names the row, else next_row is the token's row (or RP_NEXT_ROW_ANY
  * without one). On failure seats and rings are unchanged, or the flow is stopped and the engine has
  * to fail. */
-RP_MUST_CHECK int rp_engine_rejoin(struct rp_engine *engine, struct rp_seat *seat,
-                                   const struct rp_request *request, bool names_row,
-                                   const void *token, uint64_t *batch_out, struct rp_error *error);
+RP_MUST_CHECK int64_t rp_engine_rejoin(struct rp_engine *engine, struct rp_seat *seat,
+                                       const struct rp_request *request, bool names_row,
+                                       const void *token, struct rp_error *error);
 
 /** Advance the unknown positions of absent seats, if attached consumers have waited long because of
  * them. To be called while the engine is idle. */

@@ -254,25 +254,9 @@ static void hint_at_preview(const struct rp_stream *stream, const char *file, co
         memcpy(error->hint, hint, (size_t)length + 1);
 }
 
-/* Move the plan to the state of a token. The records of a run of version 2 are in the contract of
- * its checkpoints. */
-static int start_plan(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
-                      const void *token, size_t token_bytes, bool accept_weights,
-                      const struct rp_records_ahead *ahead, struct rp_error *error)
-{
-    struct rp_contract contract;
-    const struct rp_plan_start start = {
-        .accept_weights = accept_weights,
-        .contract = rp_engine_records_of(engine, checkpoint, &contract),
-        .keeps_records = engine->options->records != NULL,
-        .grow = engine->config->grow,
-        .ahead = ahead->list,
-        .ahead_count = ahead->count};
-    return rp_plan_start(engine->stream.plan, token, token_bytes, &start, error);
-}
-
-/* Move the plan to the start state: the given token, the checkpoint's, or row 0. *reweighted: the
- * state was saved with other weights, which accept_weights allows, or with another num_epochs. */
+/* Move the plan to the start state: the given token, the checkpoint's, or row 0. The records of a
+ * run of version 2 are in the contract of its checkpoints. *reweighted: the state was saved with
+ * other weights, which accept_weights allows, or with another num_epochs. */
 static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
                             const struct rp_records_ahead *ahead, bool *reweighted,
                             struct rp_error *error)
@@ -287,10 +271,17 @@ static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint
                            "%s: the checkpoint has no state", rp_checkpoint_path(checkpoint));
     }
     if (token) {
-        int code = start_plan(engine, checkpoint, token, bytes, false, ahead, error);
-        *reweighted = code == -RP_E_MISMATCH && stream->accepts_weights;
+        struct rp_contract contract;
+        struct rp_plan_start start = {
+            .contract = rp_engine_records_of(engine, checkpoint, &contract),
+            .keeps_records = engine->options->records != NULL,
+            .grow = engine->config->grow,
+            .ahead = ahead->list,
+            .ahead_count = ahead->count};
+        int code = rp_plan_start(stream->plan, token, bytes, &start, error);
+        *reweighted = start.accept_weights = code == -RP_E_MISMATCH && stream->accepts_weights;
         if (*reweighted)
-            code = start_plan(engine, checkpoint, token, bytes, true, ahead, error);
+            code = rp_plan_start(stream->plan, token, bytes, &start, error);
         *reweighted |= has_other_epochs(engine->config, token, bytes);
         if (code == -RP_E_MISMATCH && !stream->accepts_weights)
             hint_at_preview(

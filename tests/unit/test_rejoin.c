@@ -167,8 +167,8 @@ static int attach_at_row(uint32_t r, uint64_t row)
 {
     struct rp_error error;
     const struct rp_request request = {.next_row = row};
-    uint64_t batch;
-    return rp_engine_rejoin(&world.engine, &world.seats[r], &request, true, NULL, &batch, &error);
+    int64_t batch = rp_engine_rejoin(&world.engine, &world.seats[r], &request, true, NULL, &error);
+    return batch < 0 ? (int)batch : 0;
 }
 
 /* Any trainer that is let in may be one of many that start now. */
