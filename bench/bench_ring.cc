@@ -158,7 +158,7 @@ class BatchRing
         struct rp_geometry geometry = geometry_of(bytes);
         struct rp_hash128 identity {
         };
-        if (rp_ring_create(&ring, &geometry, 1, identity, generation, 0, nullptr) != 0 ||
+        if (rp_ring_create(&ring, &geometry, 1, {identity, generation}, 0, nullptr) != 0 ||
             rp_ring_attach_trainer(&ring, 0, 0, nullptr) != 0)
             die("rp_ring_create");
     }

@@ -112,7 +112,9 @@ static int send_attach(const struct rp_client *client, int fd, struct rp_error *
     request.state_bytes = (uint32_t)state->bytes;
     request.contract_bytes = (uint32_t)contract_bytes;
     request.expects = !again && contract_bytes > 0;
-    int code = rp_socket_send(fd, &request, sizeof request, body, body_bytes, NULL, 0, error);
+    const struct rp_message message = {
+        .header = &request, .header_bytes = sizeof request, .body = body, .body_bytes = body_bytes};
+    int code = rp_socket_send(fd, &message, error);
     free(body);
     return code;
 }

@@ -28,16 +28,25 @@ static void take_note(const struct rp_client_reply *reply, struct rp_error *erro
     }
 }
 
+struct question {
+    uint32_t kind; /* RP_REQUEST_ */
+    const void *body;
+    size_t bytes;
+};
+
 /* Send a question on a new connection. Returns it, or the code of its failure; closes it after a
  * failure of its own. */
-static int send_question(int fd, const char *run, uint32_t kind, const void *body,
-                         size_t body_bytes, struct rp_error *error)
+static int send_question(int fd, const char *run, struct question question, struct rp_error *error)
 {
     if (fd < 0)
         return fd;
-    struct rp_request request = rp_client_request(kind, run);
-    request.state_bytes = (uint32_t)body_bytes;
-    int code = rp_socket_send(fd, &request, sizeof request, body, body_bytes, NULL, 0, error);
+    struct rp_request request = rp_client_request(question.kind, run);
+    request.state_bytes = (uint32_t)question.bytes;
+    const struct rp_message message = {.header = &request,
+                                       .header_bytes = sizeof request,
+                                       .body = question.body,
+                                       .body_bytes = question.bytes};
+    int code = rp_socket_send(fd, &message, error);
     if (code == 0)
         return fd;
     close(fd);
@@ -112,16 +121,16 @@ static int await_answer(int fd, const char *run_dir, const char *run, uint32_t k
     return fail_silent(fd, run, error);
 }
 
-static int ask(const char *run_dir, const char *run, uint32_t kind, const void *body,
-               size_t body_bytes, char **text_out, struct rp_error *error)
+static int ask(const char *run_dir, const char *run, struct question question, char **text_out,
+               struct rp_error *error)
 {
     *text_out = NULL;
     run = run ? run : "default";
     int fd = rp_socket_connect(run_dir, run, error);
-    fd = send_question(fd, run, kind, body, body_bytes, error);
+    fd = send_question(fd, run, question, error);
     if (fd < 0)
         return fd;
-    int code = await_answer(fd, run_dir, run, kind, text_out, error);
+    int code = await_answer(fd, run_dir, run, question.kind, text_out, error);
     close(fd);
     return code;
 }
@@ -133,20 +142,20 @@ int rp_run_locate(const char *run_dir, const char *run, const struct rp_provenan
     if (count > RP_MESSAGE_BYTES_MAX / 2 / sizeof *documents)
         return rp_fail(error, -RP_E_USAGE, "request fewer documents at once",
                        "%zu documents do not fit in a message", count);
-    return ask(run_dir, run, RP_REQUEST_LOCATE, documents, count * sizeof *documents, text_out,
-               error);
+    const struct question locate = {RP_REQUEST_LOCATE, documents, count * sizeof *documents};
+    return ask(run_dir, run, locate, text_out, error);
 }
 
 int rp_run_stat(const char *run_dir, const char *run, char **json_out, struct rp_error *error)
 {
-    return ask(run_dir, run, RP_REQUEST_STAT, NULL, 0, json_out, error);
+    return ask(run_dir, run, (struct question){.kind = RP_REQUEST_STAT}, json_out, error);
 }
 
 int rp_question_stat(const char *run_dir, const char *run, uint64_t patience_ns,
                      struct rp_error *error)
 {
     int fd = rp_socket_connect_within(run_dir, run, patience_ns, error);
-    return send_question(fd, run, RP_REQUEST_STAT, NULL, 0, error);
+    return send_question(fd, run, (struct question){.kind = RP_REQUEST_STAT}, error);
 }
 
 int rp_question_answer(int fd, int wait_ms, char **json_out, struct rp_error *error)
@@ -158,18 +167,19 @@ int rp_question_answer(int fd, int wait_ms, char **json_out, struct rp_error *er
 int rp_question_weights(const char *run_dir, const char *run, const char *request, char **text_out,
                         struct rp_error *error)
 {
-    return ask(run_dir, run, RP_REQUEST_WEIGHTS, request, strlen(request), text_out, error);
+    const struct question weights = {RP_REQUEST_WEIGHTS, request, strlen(request)};
+    return ask(run_dir, run, weights, text_out, error);
 }
 
 int rp_run_checkpoint(const char *run_dir, const char *run, char **path_out, struct rp_error *error)
 {
-    return ask(run_dir, run, RP_REQUEST_CHECKPOINT, NULL, 0, path_out, error);
+    return ask(run_dir, run, (struct question){.kind = RP_REQUEST_CHECKPOINT}, path_out, error);
 }
 
 int rp_run_stop(const char *run_dir, const char *run, struct rp_error *error)
 {
     char *text;
-    int code = ask(run_dir, run, RP_REQUEST_STOP, NULL, 0, &text, error);
+    int code = ask(run_dir, run, (struct question){.kind = RP_REQUEST_STOP}, &text, error);
     free(text);
     return code;
 }

@@ -224,8 +224,13 @@ static int welcome(struct rp_engine *engine, const struct rp_connection *connect
                              .generation = engine->delivery.generation};
     const struct rp_seat *seat = connection->seat;
     int fds[2] = {seat->ring->data.fd, seat->ring->seats[seat->replica].control.fd};
-    int code = rp_socket_send(connection->fd, &reply, sizeof reply, body, reply.text_bytes, fds, 2,
-                              NULL);
+    const struct rp_message message = {.header = &reply,
+                                       .header_bytes = sizeof reply,
+                                       .body = body,
+                                       .body_bytes = reply.text_bytes,
+                                       .fds = fds,
+                                       .fd_count = 2};
+    int code = rp_socket_send(connection->fd, &message, NULL);
     free(body);
     return code;
 }

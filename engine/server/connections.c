@@ -36,8 +36,11 @@ void rp_engine_reply(struct rp_engine *engine, struct rp_connection *connection,
                              .code = code,
                              .text_bytes = (uint32_t)strlen(text),
                              .generation = engine->delivery.generation};
-    if (rp_socket_send(connection->fd, &reply, sizeof reply, text, reply.text_bytes, NULL, 0,
-                       NULL) < 0)
+    const struct rp_message message = {.header = &reply,
+                                       .header_bytes = sizeof reply,
+                                       .body = text,
+                                       .body_bytes = reply.text_bytes};
+    if (rp_socket_send(connection->fd, &message, NULL) < 0)
         rp_engine_close_connection(engine, connection);
 }
 

@@ -40,8 +40,7 @@
 struct build {
     struct rp_ring from, fresh; /* from: as it was when the build began */
     struct rp_geometry geometry;
-    struct rp_hash128 contract;
-    uint64_t generation;
+    struct rp_ring_identity identity;
     int code;
     struct rp_error *error;
     struct rp_a32 is_done; /* PAIRS ring-build: release store / acquire load */
@@ -50,8 +49,8 @@ struct build {
 static void make_fresh(struct build *build)
 {
     const struct rp_ring *from = &build->from;
-    build->code = rp_ring_create(&build->fresh, &build->geometry, from->replicas, build->contract,
-                                 build->generation, from->release, build->error);
+    build->code = rp_ring_create(&build->fresh, &build->geometry, from->replicas, build->identity,
+                                 from->release, build->error);
     if (build->code >= 0)
         rp_rings_copy(from, &build->fresh, from->release, from->tail);
     rp_a32_store_release(&build->is_done, 1); /* PAIRS ring-build */
@@ -108,11 +107,11 @@ static int build_ring(struct rp_engine *engine, const struct rp_ring *old, struc
                       struct rp_error *error)
 {
     pthread_t thread;
-    *build = (struct build){.from = *old,
-                            .geometry = old->geometry,
-                            .contract = rp_contract_hash(&engine->stream.contract),
-                            .generation = engine->delivery.generation,
-                            .error = error};
+    *build = (struct build){
+        .from = *old,
+        .geometry = old->geometry,
+        .identity = {rp_contract_hash(&engine->stream.contract), engine->delivery.generation},
+        .error = error};
     int failed = rp_thread_start(&thread, build_main, build);
     if (failed) {
         make_fresh(build); /* with a pause for the other trainers */

@@ -110,8 +110,9 @@ int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t rep
         return 0;
     }
     (void)rp_ring_poll_release(old); /* the last releases of consumers that are to migrate */
-    int code = rp_ring_create(&fresh, &geometry, consumers,
-                              rp_contract_hash(&engine->stream.contract), delivery->generation,
+    const struct rp_ring_identity identity = {rp_contract_hash(&engine->stream.contract),
+                                              delivery->generation};
+    int code = rp_ring_create(&fresh, &geometry, consumers, identity,
                               rp_rings_lowest_position(old, replica, batch), error);
     if (code < 0)
         return code;

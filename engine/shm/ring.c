@@ -20,8 +20,8 @@ static struct rp_ring_engine *engine_words(const struct rp_ring *ring)
     return (struct rp_ring_engine *)(void *)(ring->data.data + RP_PAGE_BYTES);
 }
 
-static void write_header(const struct rp_ring *ring, struct rp_hash128 contract,
-                         uint64_t generation, uint64_t total_bytes)
+static void write_header(const struct rp_ring *ring, struct rp_ring_identity identity,
+                         uint64_t total_bytes)
 {
     struct rp_ring_header *header = (struct rp_ring_header *)(void *)ring->data.data;
     *header = (struct rp_ring_header){
@@ -30,8 +30,8 @@ static void write_header(const struct rp_ring *ring, struct rp_hash128 contract,
         .header_bytes = sizeof *header,
         .total_bytes = total_bytes,
         .slots_offset = RP_RING_SLOTS_OFFSET,
-        .generation = generation,
-        .contract = contract,
+        .generation = identity.generation,
+        .contract = identity.contract,
         .geometry = ring->geometry,
     };
     header->header_hash = rp_hash128(header, offsetof(struct rp_ring_header, header_hash));
@@ -39,8 +39,7 @@ static void write_header(const struct rp_ring *ring, struct rp_hash128 contract,
 }
 
 int rp_ring_create(struct rp_ring *ring, const struct rp_geometry *geometry, uint32_t replicas,
-                   struct rp_hash128 contract, uint64_t generation, uint64_t first_batch,
-                   struct rp_error *error)
+                   struct rp_ring_identity identity, uint64_t first_batch, struct rp_error *error)
 {
     RP_ASSERT(replicas > 0 && replicas <= RP_REPLICAS_MAX);
     *ring = (struct rp_ring){.data.fd = -1,
@@ -65,7 +64,7 @@ int rp_ring_create(struct rp_ring *ring, const struct rp_geometry *geometry, uin
         return code;
     RP_ASSERT(ring->data.bytes >= total);
     rp_a64_store_relaxed(&engine_words(ring)->tail, first_batch);
-    write_header(ring, contract, generation, total);
+    write_header(ring, identity, total);
     code = rp_segment_seal_readers(&ring->data, error);
     if (code < 0)
         rp_ring_close(ring);

@@ -68,9 +68,15 @@ struct rp_ring {
     struct rp_ring_seat seats[RP_REPLICAS_MAX]; /* [replicas] are used */
 };
 
+/* The stream and the engine of a ring, by which trainers know it (layout.h). */
+struct rp_ring_identity {
+    struct rp_hash128 contract;
+    uint64_t generation;
+};
+
 /** replicas: 1 .. RP_REPLICAS_MAX. */
 RP_MUST_CHECK int rp_ring_create(struct rp_ring *ring, const struct rp_geometry *geometry,
-                                 uint32_t replicas, struct rp_hash128 contract, uint64_t generation,
+                                 uint32_t replicas, struct rp_ring_identity identity,
                                  uint64_t first_batch, struct rp_error *error);
 /** A fresh control page for a new trainer in seat `replica`, which it places at `batch`. Lifts the
  * seat's quarantine. Only after the last trainer's death is proven. */

@@ -111,21 +111,21 @@ static int send_parts(int fd, struct iovec parts[2], const int *fds, unsigned fd
                          "socket: %zu bytes expected to be sent, %zd were", bytes, sent);
 }
 
-int rp_socket_send(int fd, const void *header, size_t header_bytes, const void *body,
-                   size_t body_bytes, const int *fds, unsigned fd_count, struct rp_error *error)
+int rp_socket_send(int fd, const struct rp_message *message, struct rp_error *error)
 {
+    const unsigned fd_count = message->fd_count;
     RP_ASSERT(fd_count <= RP_FDS_GIVEN);
-    RP_ASSERT(header && (body || body_bytes == 0));
-    struct iovec parts[2] = {{(void *)(uintptr_t)header, header_bytes},
-                             {(void *)(uintptr_t)body, body_bytes}};
-    if (body_bytes <= RP_BODY_INLINE_MAX)
-        return send_parts(fd, parts, fds, fd_count, error);
-    int all[RP_FDS_KEPT], wrapped = wrap_body(body, body_bytes);
+    RP_ASSERT(message->header && (message->body || message->body_bytes == 0));
+    struct iovec parts[2] = {{(void *)(uintptr_t)message->header, message->header_bytes},
+                             {(void *)(uintptr_t)message->body, message->body_bytes}};
+    if (message->body_bytes <= RP_BODY_INLINE_MAX)
+        return send_parts(fd, parts, message->fds, fd_count, error);
+    int all[RP_FDS_KEPT], wrapped = wrap_body(message->body, message->body_bytes);
     if (wrapped < 0)
         return rp_fail(error, wrapped, NULL, "socket: memory for a message of %zu bytes: %s",
-                       body_bytes, rp_strerror(wrapped));
+                       message->body_bytes, rp_strerror(wrapped));
     for (unsigned i = 0; i < fd_count; i++)
-        all[i] = fds[i];
+        all[i] = message->fds[i];
     all[fd_count] = wrapped;
     parts[1].iov_len = 0;
     int code = send_parts(fd, parts, all, fd_count + 1, error);

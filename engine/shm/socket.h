@@ -69,11 +69,15 @@ bool rp_socket_peer_is_ours(int fd);
  * has a copy of it. */
 bool rp_socket_hung_up(int fd);
 
-/** Send a header and a body as one message, with up to two fds. Waits for room on blocking sockets
- * only: -EAGAIN from a peer that does not read its reply. */
-RP_MUST_CHECK int rp_socket_send(int fd, const void *header, size_t header_bytes, const void *body,
-                                 size_t body_bytes, const int *fds, unsigned fd_count,
-                                 struct rp_error *error);
+/* A header and a body, and up to two descriptors. */
+struct rp_message {
+    const void *header, *body;
+    size_t header_bytes, body_bytes;
+    const int *fds;
+    unsigned fd_count;
+};
+/** Waits for room on blocking sockets only: -EAGAIN from a peer that does not read its reply. */
+RP_MUST_CHECK int rp_socket_send(int fd, const struct rp_message *message, struct rp_error *error);
 /** Receive one message and up to two fds (unused ones are -1, surplus ones closed). The caller
  * frees the message, which has room for one byte more. Returns its length, 0 if the peer hung up,
  * -EAGAIN if no message has arrived, or a code. timeout_ms < 0 = the socket's own blocking mode;

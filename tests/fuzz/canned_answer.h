@@ -69,7 +69,8 @@ FUZZ void answer_start(void)
     struct rp_geometry geometry = fake_geometry(4, 0);
     contract = fake_contract(7, 0, body + STATE_TEXT_BYTES);
     struct rp_hash128 hash = rp_contract_hash(&contract);
-    FUZZ_REQUIRE(rp_ring_create(&ring, &geometry, 1, hash, 1, 0, NULL) == 0);
+    FUZZ_REQUIRE(rp_ring_create(&ring, &geometry, 1, (struct rp_ring_identity){hash, 1}, 0, NULL) ==
+                 0);
     FUZZ_REQUIRE(rp_ring_attach_trainer(&ring, 0, 0, NULL) == 0);
     fake_write_batch(&ring, 0, 1);
     rp_ring_publish(&ring, 1);

@@ -94,8 +94,10 @@ FUZZ void engine_start(void)
         struct rp_geometry g = {.rows = 1, .seq_len = 8, .max_docs_per_row = 1, .world = 8};
         g.slots = 2, g.rank = RANK_FIRST + r;
         FUZZ_REQUIRE(rp_geometry_layout(&g, 0, RP_DTYPE_I32) > 0);
-        FUZZ_REQUIRE(rp_ring_create(&rings[r], &g, REPLICAS,
-                                    rp_contract_hash(&engine.stream.contract), 7, 0, NULL) == 0);
+        FUZZ_REQUIRE(
+            rp_ring_create(&rings[r], &g, REPLICAS,
+                           (struct rp_ring_identity){rp_contract_hash(&engine.stream.contract), 7},
+                           0, NULL) == 0);
     }
     for (uint32_t s = 0; s < RINGS * REPLICAS; s++)
         seats[s] = (struct rp_seat){.ring = &rings[s / REPLICAS], .replica = s % REPLICAS};

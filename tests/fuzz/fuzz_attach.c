@@ -53,7 +53,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t bytes = live_message(&input, &request);
     bool far = request.next_row != RP_NEXT_ROW_ANY && request.next_row > PLANNED_AT_ONCE;
     int fd = rp_socket_connect(fuzz_scratch, "fuzz", NULL), fds[2];
-    FUZZ_REQUIRE(fd >= 0 && rp_socket_send(fd, live_bytes, bytes, NULL, 0, NULL, 0, NULL) == 0);
+    FUZZ_REQUIRE(fd >= 0 &&
+                 rp_socket_send(fd,
+                                &(struct rp_message){.header = live_bytes, .header_bytes = bytes},
+                                NULL) == 0);
     int64_t got = receive_into(fd, answer, sizeof answer, fds, far ? 1 : PATIENCE_MS, NULL);
     FUZZ_REQUIRE(got >= 0 || (far && got == -RP_E_TIMEOUT));
     struct rp_reply reply = {.magic = RP_MESSAGE_MAGIC};

@@ -19,7 +19,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     struct rp_geometry g = {
         .rows = 1, .seq_len = 4, .max_docs_per_row = 1, .world = 1, .slots = SLOTS};
     FUZZ_REQUIRE(rp_geometry_layout(&g, 0, RP_DTYPE_I32) > 0);
-    FUZZ_REQUIRE(rp_ring_create(&ring, &g, 1, (struct rp_hash128){1, 2}, 3, 0, NULL) == 0);
+    FUZZ_REQUIRE(rp_ring_create(&ring, &g, 1, (struct rp_ring_identity){{1, 2}, 3}, 0, NULL) == 0);
     FUZZ_REQUIRE(rp_ring_attach_trainer(&ring, 0, 0, NULL) == 0);
     return 0;
 }

@@ -20,7 +20,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     struct rp_geometry g = {.rows = 2, .seq_len = 8, .max_docs_per_row = 3, .world = 2};
     g.rank = 1, g.slots = SLOTS, g.base_row = 12, g.state_bytes = 24;
     FUZZ_REQUIRE(rp_geometry_layout(&g, 1u << RP_SECTION_LABELS, RP_DTYPE_I32) > 0);
-    FUZZ_REQUIRE(rp_ring_create(&ring, &g, 1, (struct rp_hash128){1, 2}, 3, 0, NULL) == 0);
+    FUZZ_REQUIRE(rp_ring_create(&ring, &g, 1, (struct rp_ring_identity){{1, 2}, 3}, 0, NULL) == 0);
     FUZZ_REQUIRE(rp_ring_attach_trainer(&ring, 0, 0, NULL) == 0);
     for (uint64_t k = 0; k < PUBLISHED; k++) {
         uint64_t row = 12 + 4 * k;

@@ -60,7 +60,7 @@ static void begin_ring(uint32_t ring, uint32_t rings, uint32_t slots)
     g.state_bytes = STATE_BYTES;
     struct rp_ring *made = &shared->rings[ring];
     MODEL_REQUIRE(rp_geometry_layout(&g, 0, RP_DTYPE_I32) > 0);
-    MODEL_REQUIRE(rp_ring_create(made, &g, 1, (struct rp_hash128){1, 2}, 3, 0, NULL) == 0);
+    MODEL_REQUIRE(rp_ring_create(made, &g, 1, (struct rp_ring_identity){{1, 2}, 3}, 0, NULL) == 0);
     MODEL_REQUIRE(rp_ring_attach_trainer(made, 0, 0, NULL) == 0);
 }
 

@@ -31,8 +31,8 @@ static void begin_with_seats(uint32_t slot_count, uint32_t replicas)
     g.slots = slot_count;
     memset(&own, 0, sizeof own);
     MODEL_REQUIRE(rp_geometry_layout(&g, 0, RP_DTYPE_I32) > 0);
-    MODEL_REQUIRE(rp_ring_create(&own.ring, &g, replicas, (struct rp_hash128){1, 2}, 3, 0, NULL) ==
-                  0);
+    MODEL_REQUIRE(rp_ring_create(&own.ring, &g, replicas, (struct rp_ring_identity){{1, 2}, 3}, 0,
+                                 NULL) == 0);
     for (uint32_t r = 0; r < replicas; r++)
         MODEL_REQUIRE(rp_ring_attach_trainer(&own.ring, r, 0, NULL) == 0);
 }
@@ -367,7 +367,8 @@ static void run_create(void)
 {
     struct rp_geometry g = {.rows = 1, .seq_len = 2, .max_docs_per_row = 1, .world = 1, .slots = 1};
     MODEL_REQUIRE(rp_geometry_layout(&g, 0, RP_DTYPE_I32) > 0);
-    MODEL_REQUIRE(rp_ring_create(&own.ring, &g, 1, (struct rp_hash128){1, 2}, 3, 0, NULL) == 0);
+    MODEL_REQUIRE(rp_ring_create(&own.ring, &g, 1, (struct rp_ring_identity){{1, 2}, 3}, 0, NULL) ==
+                  0);
     MODEL_REQUIRE(rp_ring_attach_trainer(&own.ring, 0, 0, NULL) == 0);
     rp_a32_store_relaxed(own.made, 1);
 }

@@ -56,7 +56,8 @@ static void *stranger_main(void *argument)
                                          (uint32_t)story_below(story, story->life.ranks),
                                  .next_row = made_up_row(&story->life, next_row),
                                  .step_row = RP_NEXT_ROW_ANY};
-    if (rp_socket_send(fd, &request, sizeof request, NULL, 0, NULL, 0, &error) < 0)
+    if (rp_socket_send(fd, &(struct rp_message){.header = &request, .header_bytes = sizeof request},
+                       &error) < 0)
         sim_exit(0);
     int64_t bytes = receive_into(fd, message, sizeof message, fds, 1 + (int)story_below(story, 30),
                                  &error);

@@ -89,7 +89,8 @@ static inline void bench_open(struct bench *bench)
                                 .base_row = BASE_ROW,
                                 .state_bytes = 64};
         assert_true(rp_geometry_layout(&g, (1u << RP_SECTION_COUNT) - 1, RP_DTYPE_I32) > 0);
-        code = rp_ring_create(&bench->rings[r], &g, 1, (struct rp_hash128){1, 2}, 9, 0, &error);
+        code = rp_ring_create(&bench->rings[r], &g, 1, (struct rp_ring_identity){{1, 2}, 9}, 0,
+                              &error);
         if (code == 0)
             code = rp_ring_attach_trainer(&bench->rings[r], 0, 0, &error);
         if (code == 0)

@@ -237,7 +237,10 @@ KIT int ask_for_row(uint32_t rank, uint64_t row)
     struct rp_error error;
     int fd = rp_socket_connect_within(run_dir, "default", PATIENCE_NS, &error);
     assert_true(fd >= 0);
-    assert_int_equal(rp_socket_send(fd, &request, sizeof request, NULL, 0, NULL, 0, &error), 0);
+    assert_int_equal(
+        rp_socket_send(fd, &(struct rp_message){.header = &request, .header_bytes = sizeof request},
+                       &error),
+        0);
     return fd;
 }
 

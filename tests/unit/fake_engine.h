@@ -186,7 +186,14 @@ FAKE void fake_reply(int fd, uint32_t kind, int code, uint64_t first_batch, uint
                              .first_row = first_row,
                              .step_row = first_row,
                              .generation = generation};
-    int sent = rp_socket_send(fd, &reply, sizeof reply, text, strlen(text), fds, fds ? 2 : 0, NULL);
+    int sent = rp_socket_send(fd,
+                              &(struct rp_message){.header = &reply,
+                                                   .header_bytes = sizeof reply,
+                                                   .body = text,
+                                                   .body_bytes = strlen(text),
+                                                   .fds = fds,
+                                                   .fd_count = fds ? 2 : 0},
+                              NULL);
     (void)sent;
 }
 
@@ -290,7 +297,8 @@ FAKE void fake_serve(struct fake_options options)
     char text[FAKE_CONTRACT_BYTES];
     struct rp_contract contract = fake_contract(options.seed, options.pad_id, text);
     if (rp_listener_open(&engine.listener, options.run_dir, "default", &error) != 0 ||
-        rp_ring_create(&engine.ring, &geometry, 1, rp_contract_hash(&contract), options.generation,
+        rp_ring_create(&engine.ring, &geometry, 1,
+                       (struct rp_ring_identity){rp_contract_hash(&contract), options.generation},
                        0, &error) != 0) {
         fprintf(stderr, "fake engine: %s\n", error.message);
         _exit(3);

@@ -204,7 +204,8 @@ KIT void stream_make_ring(struct stream *s, uint32_t r, uint64_t batch,
     struct rp_error error;
     g.rank = s->options.rank_first + r;
     g.base_row = s->base_row;
-    if (rp_ring_create(&s->rings[r], &g, 1, (struct rp_hash128){1, 2}, 9, batch, &error) != 0)
+    if (rp_ring_create(&s->rings[r], &g, 1, (struct rp_ring_identity){{1, 2}, 9}, batch, &error) !=
+        0)
         fail_msg("%s", error.message);
     stream_attach(s, r, batch);
 }

@@ -45,8 +45,8 @@ PAIR void pair_open(struct pair *pair, uint32_t slots, uint64_t first)
 {
     struct rp_error error;
     struct rp_geometry g = tiny(slots);
-    if (rp_ring_create(&pair->ring, &g, 1, (struct rp_hash128){1, 2}, GENERATION, first, &error) !=
-            0 ||
+    if (rp_ring_create(&pair->ring, &g, 1, (struct rp_ring_identity){{1, 2}, GENERATION}, first,
+                       &error) != 0 ||
         rp_ring_attach_trainer(&pair->ring, 0, first, &error) != 0 ||
         rp_ring_view_open(&pair->view, dup(pair->ring.data.fd), dup(pair->ring.seats[0].control.fd),
                           first, &error) != 0)

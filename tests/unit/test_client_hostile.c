@@ -43,8 +43,10 @@ static void open_stage(struct stage *stage)
     char text[FAKE_CONTRACT_BYTES];
     struct rp_contract contract = fake_contract(7, 0, text);
     assert_int_equal(rp_listener_open(&stage->listener, fake_run_dir, "default", &error), 0);
-    assert_int_equal(
-        rp_ring_create(&stage->ring, &geometry, 1, rp_contract_hash(&contract), 1, 0, &error), 0);
+    assert_int_equal(rp_ring_create(&stage->ring, &geometry, 1,
+                                    (struct rp_ring_identity){rp_contract_hash(&contract), 1}, 0,
+                                    &error),
+                     0);
     assert_int_equal(rp_ring_attach_trainer(&stage->ring, 0, 0, &error), 0);
     fake_write_batch(&stage->ring, 0, 1);
     rp_ring_publish(&stage->ring, 1);
@@ -89,8 +91,12 @@ static void *perform(void *argument)
         return NULL;
     int64_t got = receive_into(fd, request, sizeof request, fds, PATIENCE_MS, NULL);
     if (got > 0 && p->answer->length)
-        got = rp_socket_send(fd, p->answer->bytes, p->answer->length, NULL, 0, p->answer->fds,
-                             p->answer->fd_count, NULL);
+        got = rp_socket_send(fd,
+                             &(struct rp_message){.header = p->answer->bytes,
+                                                  .header_bytes = p->answer->length,
+                                                  .fds = p->answer->fds,
+                                                  .fd_count = p->answer->fd_count},
+                             NULL);
     close(fd);
     return NULL;
 }

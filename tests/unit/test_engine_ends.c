@@ -131,7 +131,10 @@ static void exchange(int fd, struct rp_request request)
     static uint8_t message[RP_MESSAGE_BYTES_MAX];
     struct rp_error error;
     int fds[2];
-    assert_int_equal(rp_socket_send(fd, &request, sizeof request, NULL, 0, NULL, 0, &error), 0);
+    assert_int_equal(
+        rp_socket_send(fd, &(struct rp_message){.header = &request, .header_bytes = sizeof request},
+                       &error),
+        0);
     assert_true(receive_into(fd, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
 }
 
@@ -300,7 +303,10 @@ static void a_request_for_another_run_is_refused(void **state)
     struct rp_error error;
     int fds[2], fd = rp_socket_connect_within(run_dir, "default", PATIENCE_NS, &error);
     strcpy(request.run, "defaults");
-    assert_int_equal(rp_socket_send(fd, &request, sizeof request, NULL, 0, NULL, 0, &error), 0);
+    assert_int_equal(
+        rp_socket_send(fd, &(struct rp_message){.header = &request, .header_bytes = sizeof request},
+                       &error),
+        0);
     assert_true(receive_into(fd, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
     const struct rp_reply *reply = (const struct rp_reply *)(const void *)message;
     assert_int_equal(reply->kind, RP_REPLY_REFUSED);

@@ -340,9 +340,13 @@ static void who_died_ringing_is_absent(void **state)
     }
     close(rings);
     int back = rp_socket_connect_within(run_dir, "default", PATIENCE_NS, &error);
-    assert_int_equal(
-        rp_socket_send(back, &request, sizeof request, token, request.state_bytes, NULL, 0, &error),
-        0);
+    assert_int_equal(rp_socket_send(back,
+                                    &(struct rp_message){.header = &request,
+                                                         .header_bytes = sizeof request,
+                                                         .body = token,
+                                                         .body_bytes = request.state_bytes},
+                                    &error),
+                     0);
     kill(engine.pid, SIGCONT);
     assert_true(receive_into(back, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
     assert_int_equal(rp_run_checkpoint(run_dir, NULL, &path, &error), -RP_E_BUSY);

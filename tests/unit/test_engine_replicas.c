@@ -320,7 +320,10 @@ static void a_liar_hurts_nobody_else(void **state)
     static uint8_t message[RP_MESSAGE_BYTES_MAX];
     int fds[2], fd = rp_socket_connect_within(run_dir, "default", PATIENCE_NS, &error);
     request.replica = 1;
-    assert_int_equal(rp_socket_send(fd, &request, sizeof request, NULL, 0, NULL, 0, &error), 0);
+    assert_int_equal(
+        rp_socket_send(fd, &(struct rp_message){.header = &request, .header_bytes = sizeof request},
+                       &error),
+        0);
     assert_true(receive_into(fd, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
     struct rp_client *client = replica_trainer(0, 0, NULL, 0);
     struct rp_ring_control *page = mmap(NULL, RP_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,

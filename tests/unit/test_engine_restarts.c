@@ -98,7 +98,8 @@ struct quiet {
 static int say(int fd, struct rp_request request)
 {
     struct rp_error error;
-    return rp_socket_send(fd, &request, sizeof request, NULL, 0, NULL, 0, &error);
+    return rp_socket_send(
+        fd, &(struct rp_message){.header = &request, .header_bytes = sizeof request}, &error);
 }
 
 static struct quiet be_welcome(int fd)

@@ -61,8 +61,8 @@ static void replace_ring(struct stream *s, uint32_t r)
     rp_ring_view_release(&s->views[r], position);
     (void)rp_ring_poll_release(old);
     rp_flow_pause_packers(s->flow);
-    if (rp_ring_create(&fresh, &old->geometry, 1, (struct rp_hash128){1, 2}, 9, old->release,
-                       &error) != 0)
+    if (rp_ring_create(&fresh, &old->geometry, 1, (struct rp_ring_identity){{1, 2}, 9},
+                       old->release, &error) != 0)
         fail_msg("%s", error.message);
     for (uint64_t k = old->release; k < rp_flow_packed_end(s->flow, r); k++)
         memcpy(rp_ring_slot(&fresh, k), rp_ring_slot(old, k), old->geometry.slot_bytes);

@@ -55,7 +55,8 @@ static void make_ring(uint32_t replicas)
                             .micro_batches = 1,
                             .slots = SLOTS};
     assert_true(rp_geometry_layout(&g, 0, RP_DTYPE_I64) > 0);
-    assert_int_equal(rp_ring_create(&ring, &g, replicas, (struct rp_hash128){0}, 1, 0, &error), 0);
+    assert_int_equal(
+        rp_ring_create(&ring, &g, replicas, (struct rp_ring_identity){{0}, 1}, 0, &error), 0);
     for (uint32_t seat = 0; seat < replicas; seat++)
         assert_int_equal(rp_ring_attach_trainer(&ring, seat, 0, &error), 0);
 }

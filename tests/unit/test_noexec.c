@@ -64,7 +64,11 @@ static void a_long_message_arrives(void **state)
     int ends[2], fds[2];
     memset(body, 7, sizeof body);
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
-    if (rp_socket_send(ends[0], "head", 4, body, sizeof body, NULL, 0, &error) != 0)
+    if (rp_socket_send(
+            ends[0],
+            &(struct rp_message){
+                .header = "head", .header_bytes = 4, .body = body, .body_bytes = sizeof body},
+            &error) != 0)
         fail_msg("%s", error.message);
     assert_int_equal(made, 1);
     assert_int_equal(rp_socket_receive_message(ends[1], &heard, fds, PATIENCE_MS, &error),

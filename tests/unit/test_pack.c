@@ -156,7 +156,8 @@ static void bench_open(struct bench *bench, uint32_t sections, uint32_t dtype, u
                                 .pad_id = PAD,
                                 .state_bytes = 64};
         assert_true(rp_geometry_layout(&g, sections, dtype) > 0);
-        code = rp_ring_create(&bench->rings[r], &g, 1, (struct rp_hash128){1, 2}, 9, BATCH, &error);
+        code = rp_ring_create(&bench->rings[r], &g, 1, (struct rp_ring_identity){{1, 2}, 9}, BATCH,
+                              &error);
         rp_pack_target_init(&bench->targets[r], &bench->rings[r]);
         rp_a64_store_relaxed(&bench->arena.free_until[r], BATCH + 4);
     }

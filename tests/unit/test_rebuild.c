@@ -111,8 +111,8 @@ static void world_open(uint64_t tail, uint64_t position)
     struct rp_error error;
     struct rp_geometry g = tiny(SLOTS);
     memset(&world, 0, sizeof world);
-    int code = rp_ring_create(&world.ring, &g, REPLICAS, (struct rp_hash128){1, 2}, GENERATION, 0,
-                              &error);
+    int code = rp_ring_create(&world.ring, &g, REPLICAS,
+                              (struct rp_ring_identity){{1, 2}, GENERATION}, 0, &error);
     for (uint64_t k = 0; k < tail && code == 0; k++)
         fill(&world.ring, k);
     if (code == 0)

@@ -18,7 +18,9 @@ static void a_ring_without_geometry_is_refused(void **state)
     struct rp_error error;
     struct rp_geometry geometry = {.rank = 7};
     struct rp_hash128 identity = {0};
-    assert_int_equal(rp_ring_create(&ring, &geometry, 1, identity, 1, 0, &error), -RP_E_USAGE);
+    assert_int_equal(
+        rp_ring_create(&ring, &geometry, 1, (struct rp_ring_identity){identity, 1}, 0, &error),
+        -RP_E_USAGE);
     assert_non_null(strstr(error.message, "rank 7: its geometry is not laid out"));
 }
 
@@ -237,7 +239,9 @@ static void a_slot_is_free_when_all_have_released_it(void **state)
     struct rp_error error;
     struct rp_geometry g = tiny(4);
     struct rp_hash128 identity = {1, 2};
-    assert_int_equal(rp_ring_create(&ring, &g, 3, identity, GENERATION, 0, &error), 0);
+    assert_int_equal(
+        rp_ring_create(&ring, &g, 3, (struct rp_ring_identity){identity, GENERATION}, 0, &error),
+        0);
     for (uint32_t r = 0; r < 3; r++)
         assert_int_equal(rp_ring_attach_trainer(&ring, r, r == 2 ? 6 : 0, &error), 0);
     for (uint64_t batch = 0; batch < 4; batch++) {
@@ -334,7 +338,8 @@ static void a_seat_is_placed_among_others(void **state)
         struct rp_ring ring;
         struct rp_error error;
         assert_int_equal(
-            rp_ring_create(&ring, &g, 3, (struct rp_hash128){1, 2}, GENERATION, 0, &error), 0);
+            rp_ring_create(&ring, &g, 3, (struct rp_ring_identity){{1, 2}, GENERATION}, 0, &error),
+            0);
         rp_ring_publish(&ring, 5);
         for (uint32_t seat = 0; seat < 3; seat++)
             if (seat != last)

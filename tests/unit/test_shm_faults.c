@@ -84,7 +84,8 @@ static int pass_a_ring(struct rp_error *error)
     struct rp_ring ring;
     struct rp_ring_view view;
     struct rp_geometry g = tiny(2);
-    int code = rp_ring_create(&ring, &g, 1, (struct rp_hash128){1, 2}, GENERATION, 0, error);
+    int code = rp_ring_create(&ring, &g, 1, (struct rp_ring_identity){{1, 2}, GENERATION}, 0,
+                              error);
     if (code < 0)
         return code;
     code = rp_ring_attach_trainer(&ring, 0, 0, error);
@@ -103,7 +104,14 @@ static int speak(int from, int to, size_t bytes, struct rp_error *error)
 {
     uint8_t *heard;
     int fds[2], given[2] = {from, to};
-    int code = rp_socket_send(from, "head", 4, body, bytes, given, 2, error);
+    int code = rp_socket_send(from,
+                              &(struct rp_message){.header = "head",
+                                                   .header_bytes = 4,
+                                                   .body = body,
+                                                   .body_bytes = bytes,
+                                                   .fds = given,
+                                                   .fd_count = 2},
+                              error);
     if (code < 0)
         return code;
     int64_t length = rp_socket_receive_message(to, &heard, fds, 1000, error);

@@ -294,7 +294,15 @@ static void messages_and_descriptors_arrive(void **state)
     assert_int_equal(receive_into(ends.engine, buffer, sizeof buffer, fds, 10, &error),
                      -RP_E_TIMEOUT);
     unsigned before = open_descriptors();
-    assert_int_equal(rp_socket_send(ends.trainer, "head", 4, "body", 5, pipes, 2, &error), 0);
+    assert_int_equal(rp_socket_send(ends.trainer,
+                                    &(struct rp_message){.header = "head",
+                                                         .header_bytes = 4,
+                                                         .body = "body",
+                                                         .body_bytes = 5,
+                                                         .fds = pipes,
+                                                         .fd_count = 2},
+                                    &error),
+                     0);
     assert_int_equal(receive_into(ends.engine, buffer, sizeof buffer, fds, 1000, &error), 9);
     assert_string_equal(buffer, "headbody");
     assert_true(fcntl(fds[0], F_GETFD) & FD_CLOEXEC);
@@ -305,7 +313,9 @@ static void messages_and_descriptors_arrive(void **state)
     assert_int_equal(open_descriptors(), before);
     close(ends.trainer);
     assert_int_equal(receive_into(ends.engine, buffer, sizeof buffer, fds, 1000, &error), 0);
-    assert_int_equal(rp_socket_send(ends.engine, "x", 1, NULL, 0, NULL, 0, &error), -RP_E_GONE);
+    assert_int_equal(
+        rp_socket_send(ends.engine, &(struct rp_message){.header = "x", .header_bytes = 1}, &error),
+        -RP_E_GONE);
     ends.trainer = -1;
     close(pipes[0]);
     close(pipes[1]);
@@ -324,7 +334,12 @@ static void descriptor_zero_is_as_good_as_any(void **state)
     int held = open("/dev/null", O_RDONLY | O_CLOEXEC);
     ends = open_ends();
     assert_int_equal(close(held), 0);
-    assert_int_equal(rp_socket_send(ends.trainer, "head", 4, NULL, 0, passed, 2, &error), 0);
+    assert_int_equal(
+        rp_socket_send(
+            ends.trainer,
+            &(struct rp_message){.header = "head", .header_bytes = 4, .fds = passed, .fd_count = 2},
+            &error),
+        0);
     assert_int_equal(receive_into(ends.engine, buffer, sizeof buffer, fds, 1000, &error), 4);
     assert_int_equal(fds[0], 0);
     assert_int_equal(close(fds[0]) | close(fds[1]), 0);
@@ -350,9 +365,15 @@ static void large_messages_arrive(void **state)
     for (size_t bytes = 1; bytes <= sizeof body; bytes *= 10) {
         memset(buffer, 0, sizeof buffer);
         bool with = bytes % 7 > 3; /* at 1000 to 100000 */
-        assert_int_equal(
-            rp_socket_send(ends.trainer, "12345678", 8, body, bytes, given, with ? 2 : 0, &error),
-            0);
+        assert_int_equal(rp_socket_send(ends.trainer,
+                                        &(struct rp_message){.header = "12345678",
+                                                             .header_bytes = 8,
+                                                             .body = body,
+                                                             .body_bytes = bytes,
+                                                             .fds = given,
+                                                             .fd_count = with ? 2 : 0},
+                                        &error),
+                         0);
         assert_int_equal(receive_into(ends.engine, buffer, bytes + 8, fds, 1000, &error),
                          bytes + 8);
         assert_memory_equal(buffer + 8, body, bytes);
@@ -367,8 +388,13 @@ static void large_messages_arrive(void **state)
     for (size_t head = 0; head <= 8; head += 8) { /* so long as a message may be, and longer */
         size_t bytes = sizeof longest - 8 + head;
         uint8_t *message;
-        assert_int_equal(
-            rp_socket_send(ends.trainer, "12345678", 8, longest, bytes, NULL, 0, &error), 0);
+        assert_int_equal(rp_socket_send(ends.trainer,
+                                        &(struct rp_message){.header = "12345678",
+                                                             .header_bytes = 8,
+                                                             .body = longest,
+                                                             .body_bytes = bytes},
+                                        &error),
+                         0);
         assert_int_equal(rp_socket_receive_message(ends.engine, &message, fds, 1000, &error),
                          head ? -RP_E_PROTOCOL : (int64_t)sizeof longest);
         free(message);
@@ -385,7 +411,8 @@ static void a_peer_that_does_not_read_is_not_waited_for(void **state)
     char text[4096] = {0};
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, ends), 0);
     for (int i = 0; code == 0 && i < 100000; i++)
-        code = rp_socket_send(ends[0], text, sizeof text, NULL, 0, NULL, 0, &error);
+        code = rp_socket_send(
+            ends[0], &(struct rp_message){.header = text, .header_bytes = sizeof text}, &error);
     assert_int_equal(code, -EAGAIN);
     close(ends[0]);
     close(ends[1]);
