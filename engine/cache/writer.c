@@ -106,34 +106,41 @@ static uint64_t bytes_of(uint64_t mask)
     return (uint64_t)__builtin_popcountll(mask) * RP_CACHE_PAGE_BYTES;
 }
 
+/* The part of a job in one chunk: the bytes [first, last) of an object, which are the pages
+ * `mask`. */
+struct part {
+    const struct rp_entry_file *file;
+    uint64_t chunk, first, last, mask;
+};
+
 /* Empty a chunk after a failed write. */
-static void give_up(struct rp_cache *cache, const struct rp_entry_file *file, uint64_t chunk,
+static void give_up(struct rp_cache *cache, const struct part *part,
                     const struct rp_entry_words *words)
 {
     const struct rp_entry_words none = {0, 0};
     uint64_t bytes = bytes_of(words->counted);
-    if (rp_entry_file_punch(file, chunk) == 0 && rp_entry_file_set_words(file, chunk, &none) == 0)
+    if (rp_entry_file_punch(part->file, part->chunk) == 0 &&
+        rp_entry_file_set_words(part->file, part->chunk, &none) == 0)
         cache->quota.kept_bytes -= rp_min_u64(bytes, cache->quota.kept_bytes);
 }
 
-/* Write the pages `mask` of a chunk with these words. */
-static int write_pages(struct rp_cache *cache, const struct rp_entry_file *file, uint64_t chunk,
-                       struct rp_entry_words *words, uint64_t offset, const uint8_t *data,
-                       uint32_t bytes, uint64_t mask)
+/* Write the pages of a chunk with these words. */
+static int write_pages(struct rp_cache *cache, const struct part *part,
+                       struct rp_entry_words *words, const uint8_t *data)
 {
-    uint64_t more = bytes_of(mask & ~words->counted);
-    words->counted |= mask;
-    int code = rp_entry_file_set_words(file, chunk, words);
+    uint64_t more = bytes_of(part->mask & ~words->counted);
+    words->counted |= part->mask;
+    int code = rp_entry_file_set_words(part->file, part->chunk, words);
     if (code < 0)
         return code;
     cache->quota.kept_bytes += more;
-    code = rp_entry_file_write(file, offset, data, bytes);
+    code = rp_entry_file_write(part->file, part->first, data, (uint32_t)(part->last - part->first));
     if (code == 0) {
-        words->there |= mask;
-        code = rp_entry_file_set_words(file, chunk, words);
+        words->there |= part->mask;
+        code = rp_entry_file_set_words(part->file, part->chunk, words);
     }
     if (code < 0)
-        give_up(cache, file, chunk, words);
+        give_up(cache, part, words);
     else
         rp_a64_add_relaxed(&cache->kept_bytes, more);
     return code;
@@ -142,9 +149,10 @@ static int write_pages(struct rp_cache *cache, const struct rp_entry_file *file,
 /* Make room for pages of a chunk: 1 with its words, or 0 if all other chunks are needed sooner.
  * This may evict the rest of the same chunk, and rescan all files, so words and file number are
  * read again. */
-static int make_room(struct rp_cache *cache, const struct rp_entry_file *file, uint64_t chunk,
-                     uint64_t mask, struct rp_entry_words *words)
+static int make_room(struct rp_cache *cache, const struct part *part, struct rp_entry_words *words)
 {
+    const struct rp_entry_file *file = part->file;
+    uint64_t chunk = part->chunk, mask = part->mask;
     struct rp_eviction *eviction = &cache->eviction;
     int64_t number = rp_eviction_file(eviction, file->key, file->bytes);
     if (number < 0)
@@ -171,18 +179,17 @@ static int keep_chunk(struct rp_cache *cache, const struct rp_cache_job *job, ui
     uint64_t first = rp_max_u64(job->offset, rp_entry_chunk_first(chunk));
     uint64_t last = rp_min_u64(job->offset + job->bytes, rp_entry_chunk_last(file, chunk));
     uint64_t begin = rp_entry_chunk_first(chunk);
-    uint64_t mask = rp_entry_mask((uint32_t)((first - begin) / RP_CACHE_PAGE_BYTES),
-                                  (uint32_t)rp_div_up(last - begin, RP_CACHE_PAGE_BYTES));
+    const struct part part = {
+        file, chunk, first, last,
+        rp_entry_mask((uint32_t)((first - begin) / RP_CACHE_PAGE_BYTES),
+                      (uint32_t)rp_div_up(last - begin, RP_CACHE_PAGE_BYTES))};
     int code = rp_entry_file_words(file, chunk, 1, &words);
-    if (code < 0 || (mask & ~words.there) == 0)
+    if (code < 0 || (part.mask & ~words.there) == 0)
         return code;
-    code = make_room(cache, file, chunk, mask, &words);
+    code = make_room(cache, &part, &words);
     if (code == 0)
         rp_a64_add_relaxed(&cache->declined_bytes, last - first);
-    return code <= 0
-               ? code
-               : write_pages(cache, file, chunk, &words, first, job->data + (first - job->offset),
-                             (uint32_t)(last - first), mask);
+    return code <= 0 ? code : write_pages(cache, &part, &words, job->data + (first - job->offset));
 }
 
 static int keep(struct rp_cache *cache, const struct rp_cache_job *job)

@@ -41,10 +41,12 @@ static bool is_missing(const struct rp_object_request *request)
     return request->error.code == -ENOENT || request->error.code == -EACCES;
 }
 
+/* At most PIECES_AT_ONCE URLs. */
 static int stat_group(const char *const *urls, size_t count, bool may_be_missing,
-                      struct rp_remote_stat *stats, struct rp_object_request *requests,
-                      uint8_t *buffer, struct rp_error *error)
+                      struct rp_remote_stat *stats, struct rp_error *error)
 {
+    struct rp_object_request requests[PIECES_AT_ONCE];
+    uint8_t buffer[PIECES_AT_ONCE];
     int code = 0;
     size_t opened = 0;
     for (; opened < count && code == 0; opened++) {
@@ -72,12 +74,10 @@ static int stat_group(const char *const *urls, size_t count, bool may_be_missing
 int rp_fetch_stats(const char *const *urls, size_t count, bool may_be_missing,
                    struct rp_remote_stat *stats, struct rp_error *error)
 {
-    struct rp_object_request requests[PIECES_AT_ONCE];
-    uint8_t buffer[PIECES_AT_ONCE];
     int code = 0;
     for (size_t first = 0; first < count && code == 0; first += PIECES_AT_ONCE)
         code = stat_group(urls + first, (size_t)rp_min_u64(PIECES_AT_ONCE, count - first),
-                          may_be_missing, stats + first, requests, buffer, error);
+                          may_be_missing, stats + first, error);
     return code;
 }
 

@@ -140,9 +140,7 @@ static char *signed_url(const struct rp_url *url, const char *query,
                                .secret = keys->secret,
                                .session_token = keys->session_token,
                                .region = region};
-    char *made = region ? rp_sign_url(&signer, url->scheme, url->host, url->path, query, now,
-                                      (uint32_t)(end - now))
-                        : NULL;
+    char *made = region ? rp_sign_url(&signer, url, query, now, (uint32_t)(end - now)) : NULL;
     free(region);
     *expires = end;
     return made;

@@ -90,8 +90,8 @@ static char *make_query(const struct rp_signer *signer, const char *scope, const
     return made;
 }
 
-char *rp_sign_url(const struct rp_signer *signer, const char *scheme, const char *host,
-                  const char *path, const char *query, time_t now, uint32_t lifetime_s)
+char *rp_sign_url(const struct rp_signer *signer, const struct rp_url *url, const char *query,
+                  time_t now, uint32_t lifetime_s)
 {
     struct tm utc;
     char moment[32], day[9], hex[2 * RP_SHA256_BYTES + 1];
@@ -101,9 +101,10 @@ char *rp_sign_url(const struct rp_signer *signer, const char *scheme, const char
     strftime(day, sizeof day, "%Y%m%d", &utc);
     char *scope = rp_asprintf("%s/%s/s3/aws4_request", day, signer->region);
     char *all = scope ? make_query(signer, scope, moment, query, lifetime_s) : NULL;
-    char *canonical =
-        all ? rp_asprintf("GET\n%s\n%s\nhost:%s\n\nhost\nUNSIGNED-PAYLOAD", path, all, host) : NULL;
-    char *to_sign = NULL, *url = NULL;
+    char *canonical = all ? rp_asprintf("GET\n%s\n%s\nhost:%s\n\nhost\nUNSIGNED-PAYLOAD", url->path,
+                                        all, url->host)
+                          : NULL;
+    char *to_sign = NULL, *made = NULL;
     if (canonical) {
         rp_sha256(canonical, strlen(canonical), digest);
         rp_sha256_hex(digest, hex);
@@ -113,12 +114,13 @@ char *rp_sign_url(const struct rp_signer *signer, const char *scheme, const char
         derive_key(signer, day, key);
         rp_hmac_sha256(key, sizeof key, to_sign, strlen(to_sign), digest);
         rp_sha256_hex(digest, hex);
-        url = rp_asprintf("%s://%s%s?%s&X-Amz-Signature=%s", scheme, host, path, all, hex);
+        made = rp_asprintf("%s://%s%s?%s&X-Amz-Signature=%s", url->scheme, url->host, url->path,
+                           all, hex);
     }
     explicit_bzero(key, sizeof key);
     free(scope);
     free(all);
     free(canonical);
     free(to_sign);
-    return url;
+    return made;
 }

@@ -12,17 +12,19 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "object/url.h"
+
 struct rp_signer {
     const char *key_id, *secret;
     const char *session_token; /* NULL = none */
     const char *region;
 };
 
-/** `scheme`://`host``path`?…, good for lifetime_s from `now` on. `path` begins with a slash and is
- * percent-encoded, and so is `query` (NULL: none), which is sorted and has lower-case names. The
- * caller frees it; NULL when out of memory. */
-char *rp_sign_url(const struct rp_signer *signer, const char *scheme, const char *host,
-                  const char *path, const char *query, time_t now, uint32_t lifetime_s);
+/** The scheme, host and path of `url` and a query, good for lifetime_s from `now` on. `query`
+ * (NULL: none) is percent-encoded and sorted, and has lower-case names. The caller frees it; NULL
+ * when out of memory. */
+char *rp_sign_url(const struct rp_signer *signer, const struct rp_url *url, const char *query,
+                  time_t now, uint32_t lifetime_s);
 
 /** `text` with all but letters, digits and -._~ as %XX; slashes stay if keep_slashes. The caller
  * frees it; NULL when out of memory. */

@@ -62,8 +62,9 @@ static void test_a_signed_url_is_as_aws_has_it(void **state)
                                      .secret = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
                                      .region = "us-east-1"};
     (void)state;
-    char *url = rp_sign_url(&signer, "https", "examplebucket.s3.amazonaws.com", "/test.txt", NULL,
-                            1369353600 /* 2013-05-24T00:00:00Z */, 86400);
+    const struct rp_url file = {
+        .scheme = "https", .host = "examplebucket.s3.amazonaws.com", .path = "/test.txt"};
+    char *url = rp_sign_url(&signer, &file, NULL, 1369353600 /* 2013-05-24T00:00:00Z */, 86400);
     assert_string_equal(
         url, "https://examplebucket.s3.amazonaws.com/test.txt?X-Amz-Algorithm=AWS4-HMAC-SHA256"
              "&X-Amz-Credential=AKIAIOSFODNN7EXAMPLE%2F20130524%2Fus-east-1%2Fs3%2Faws4_request"
