@@ -37,6 +37,7 @@ struct worker {
 /* One step of the build, for every number below `count`. */
 struct crew {
     struct rp_indexing *build;
+    bool is_quiet;
     int (*step)(struct worker *worker, uint64_t number);
     uint64_t count;
     struct rp_a64 next, failed, running;
@@ -126,13 +127,12 @@ static int run(struct crew *crew, struct rp_cmd_progress *progress, uint64_t tot
     return code;
 }
 
-static int run_step(struct crew *crew, const struct rp_declared *arguments, const char *label,
-                    int (*step)(struct worker *, uint64_t), uint64_t count, uint64_t bytes,
-                    struct rp_error *error)
+static int run_step(struct crew *crew, const char *label, int (*step)(struct worker *, uint64_t),
+                    uint64_t count, uint64_t bytes, struct rp_error *error)
 {
     struct rp_cmd_progress progress;
     rp_cmd_progress_begin(&progress, label, bytes > 0);
-    progress.shown &= !arguments->quiet;
+    progress.shown &= !crew->is_quiet;
     crew->step = step;
     crew->count = count;
     int code = count ? run(crew, &progress, bytes ? bytes : count, error) : 0;
@@ -149,21 +149,20 @@ static int build_all(struct rp_indexing *build, const struct rp_declared *argume
     if (!crew)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for threads");
     crew->build = build;
+    crew->is_quiet = arguments->quiet;
     crew->worker_count = arguments->workers
                              ? (uint32_t)arguments->workers
                              : (uint32_t)rp_min_u64(rp_cpus_allowed(), RP_INDEX_WORKERS_MAX);
     uint64_t shards = rp_indexing_shards(build), bytes = 1;
     for (uint64_t i = 0; i < shards; i++)
         bytes += rp_indexing_bytes(build, i);
-    int code = run_step(crew, arguments, "indexing", scan, shards, bytes, error);
+    int code = run_step(crew, "indexing", scan, shards, bytes, error);
     if (code == 0)
         code = rp_indexing_lay_out(build, error);
     if (code == 0)
-        code = run_step(crew, arguments, "writing the index: shards", write_entries, shards, 0,
-                        error);
+        code = run_step(crew, "writing the index: shards", write_entries, shards, 0, error);
     if (code == 0)
-        code = run_step(crew, arguments, "hashing the index: parts", hash, rp_indexing_parts(build),
-                        0, error);
+        code = run_step(crew, "hashing the index: parts", hash, rp_indexing_parts(build), 0, error);
     free(crew);
     return code < 0 ? code : rp_indexing_finish(build, built, error);
 }

@@ -18,9 +18,8 @@ static void begin(struct rp_adding *adding)
     adding->document = adding->list = adding->row = 0;
 }
 
-/* The length of the next list; false after the last one. */
-static int next_list(struct rp_adding *adding, bool *is_there, uint64_t *length,
-                     struct rp_error *error)
+/* The length of the next list. Returns 1, or 0 after the last one. */
+static int next_list(struct rp_adding *adding, uint64_t *length, struct rp_error *error)
 {
     while (adding->file < adding->file_count &&
            adding->list == adding->files[adding->file].documents) {
@@ -29,8 +28,7 @@ static int next_list(struct rp_adding *adding, bool *is_there, uint64_t *length,
         adding->file++;
         adding->list = adding->row = 0;
     }
-    *is_there = adding->file < adding->file_count;
-    if (!*is_there)
+    if (adding->file == adding->file_count)
         return 0;
     const struct rp_values *file = &adding->files[adding->file];
     uint64_t bytes = file->lengths_at + 8 * file->documents;
@@ -42,33 +40,34 @@ static int next_list(struct rp_adding *adding, bool *is_there, uint64_t *length,
     if (code == 0 && *length > file->rows - adding->row)
         code = rp_fail(error, -RP_E_CORRUPT, "type the same command again",
                        "%s: its lists have more values than there are", file->path);
-    return code;
+    return code < 0 ? code : 1;
 }
 
-/* Tokens before and after the values of a document. */
-struct around {
-    uint64_t before, after;
+/* A document and its list: the values of its tokens but for some before and after them. */
+struct listed {
+    struct rp_extent extent;
+    uint64_t before, values, after;
 };
 
-static bool fits(const struct rp_adding *adding, uint64_t tokens, uint64_t values,
-                 struct around *around)
+static bool fits(const struct rp_adding *adding, struct listed *listed)
 {
-    uint64_t more = tokens - values;
-    *around = (struct around){0};
+    uint64_t tokens = listed->extent.tokens, values = listed->values, more = tokens - values;
     bool is_one = adding->choice->inserted == RP_INSERTED_EOS ||
                   adding->choice->inserted == RP_INSERTED_BOS;
     bool is_fine = more == 0 || (more == 1 && is_one) ||
                    (more == 2 && adding->choice->inserted == RP_INSERTED_BOTH);
     if (values > tokens || !is_fine)
         return false;
-    around->before = more == 2 || (more == 1 && adding->choice->inserted == RP_INSERTED_BOS);
-    around->after = more - around->before;
+    listed->before = more == 2 || (more == 1 && adding->choice->inserted == RP_INSERTED_BOS);
+    listed->after = more - listed->before;
     return true;
 }
 
-static int fail_length(const struct rp_adding *adding, const struct rp_extent *extent,
-                       uint64_t values, struct rp_error *error)
+static int fail_length(const struct rp_adding *adding, const struct listed *listed,
+                       struct rp_error *error)
 {
+    const struct rp_extent *extent = &listed->extent;
+    uint64_t values = listed->values;
     bool is_short = values < extent->tokens && extent->tokens - values <= 2;
     return rp_fail(error, -RP_E_MISMATCH,
                    is_short ? "give a value for each token; if `ringpack convert` put an EOS, a "
@@ -92,28 +91,23 @@ static int fail_count(const struct rp_adding *adding, struct rp_error *error)
         rp_source_name(adding->source), lists);
 }
 
-/* The next document and its list: the values are in *at. False: the next document is of another
- * shard than `shard`, or absent. */
-static int next_document(struct rp_adding *adding, uint32_t shard, bool *is_there,
-                         struct rp_extent *extent, struct around *around, uint64_t *values,
+/* The next document. Returns 1, or 0 if it is of another shard than `shard`, or absent. */
+static int next_document(struct rp_adding *adding, uint32_t shard, struct listed *listed,
                          struct rp_error *error)
 {
-    bool has_list;
-    int code = 0;
-    *is_there = adding->document < rp_source_documents(adding->source);
-    if (*is_there)
-        code = rp_source_extent(adding->source, adding->document, extent, error);
-    *is_there = *is_there && code == 0 && (shard == UINT32_MAX || extent->shard == shard);
-    if (!*is_there)
-        return code;
-    code = next_list(adding, &has_list, values, error);
-    if (code == 0 && !has_list)
-        code = fail_count(adding, error);
-    if (code == 0 && !fits(adding, extent->tokens, *values, around))
-        code = fail_length(adding, extent, *values, error);
-    return code < 0 || adding->document % 4096 != 0
-               ? code
-               : rp_interrupt_check("each file is whole or as it was", error);
+    if (adding->document == rp_source_documents(adding->source))
+        return 0;
+    int code = rp_source_extent(adding->source, adding->document, &listed->extent, error);
+    if (code < 0 || (shard != UINT32_MAX && listed->extent.shard != shard))
+        return code < 0 ? code : 0;
+    code = next_list(adding, &listed->values, error);
+    if (code == 0)
+        return fail_count(adding, error);
+    if (code > 0 && !fits(adding, listed))
+        return fail_length(adding, listed, error);
+    if (code > 0 && adding->document % 4096 == 0)
+        code = rp_interrupt_check("each file is whole or as it was", error);
+    return code < 0 ? code : 1;
 }
 
 static void step(struct rp_adding *adding, uint64_t values)
@@ -126,25 +120,19 @@ static void step(struct rp_adding *adding, uint64_t values)
 int rp_adding_check_lists(struct rp_adding *adding, struct rp_error *error)
 {
     struct rp_source_range range = rp_source_range(adding->source);
-    struct rp_extent extent;
-    struct around around = {0};
-    uint64_t values;
-    bool is_there = true;
+    struct listed listed;
     if (range.first != 0 || range.end != range.all)
         return rp_fail(error, -RP_E_USAGE, "leave `documents` out of the config for this command",
                        "source `%s`: lists are of all of its %" PRIu64
                        " documents, and it uses %" PRIu64 " of them",
                        rp_source_name(adding->source), range.all, range.end - range.first);
-    int code = 0;
+    int code;
     begin(adding);
-    while (code == 0 && is_there) {
-        code = next_document(adding, UINT32_MAX, &is_there, &extent, &around, &values, error);
-        if (code == 0 && is_there)
-            step(adding, values);
-    }
+    while ((code = next_document(adding, UINT32_MAX, &listed, error)) > 0)
+        step(adding, listed.values);
     if (code == 0)
-        code = next_list(adding, &is_there, &values, error);
-    if (code == 0 && is_there)
+        code = next_list(adding, &listed.values, error);
+    if (code > 0)
         code = fail_count(adding, error);
     begin(adding);
     return code;
@@ -166,40 +154,35 @@ static int put_zeros(const struct rp_adding *adding, struct rp_side_writer *writ
 }
 
 static int put_document(const struct rp_adding *adding, struct rp_side_writer *writer,
-                        const struct around *around, uint64_t values, struct rp_error *error)
+                        const struct listed *listed, struct rp_error *error)
 {
     uint32_t width = writer->type.bytes;
-    int code = put_zeros(adding, writer, around->before, error);
+    int code = put_zeros(adding, writer, listed->before, error);
     if (code == 0)
         code = rp_sidefile_add(writer, adding->lengths.data + adding->row * width,
-                               (size_t)values * width, error);
-    return code == 0 ? put_zeros(adding, writer, around->after, error) : code;
+                               (size_t)listed->values * width, error);
+    return code == 0 ? put_zeros(adding, writer, listed->after, error) : code;
 }
 
 int rp_adding_write_lists(struct rp_adding *adding, struct rp_side_writer *writer, uint32_t i,
                           struct rp_error *error)
 {
-    struct rp_extent extent;
-    struct around around = {0};
-    uint64_t values, entries, token_offset, done = 0;
-    bool is_there = true;
+    struct listed listed;
+    const struct rp_extent *extent = &listed.extent;
+    uint64_t entries, token_offset, done = 0;
     int code = rp_sides_count_entries(adding->corpus, adding->first + i,
                                       adding->choice->column.name, &entries, &token_offset, error);
-    while (code == 0 && is_there) {
-        code = next_document(adding, adding->first + i, &is_there, &extent, &around, &values,
-                             error);
-        if (code < 0 || !is_there)
-            break;
-        uint64_t entry = (extent.byte_offset - token_offset) / extent.width;
-        if (extent.byte_offset < token_offset || entry < done || entry + extent.tokens > entries)
+    while (code == 0 && (code = next_document(adding, adding->first + i, &listed, error)) > 0) {
+        uint64_t entry = (extent->byte_offset - token_offset) / extent->width;
+        if (extent->byte_offset < token_offset || entry < done || entry + extent->tokens > entries)
             return rp_fail(error, -RP_E_FORMAT, "give the values as one .npy, a row for each token",
                            "%s: its documents are not in the order of its tokens",
-                           rp_corpus_shard(adding->corpus, extent.shard)->path);
+                           rp_corpus_shard(adding->corpus, extent->shard)->path);
         code = put_zeros(adding, writer, entry - done, error);
         if (code == 0)
-            code = put_document(adding, writer, &around, values, error);
-        done = entry + extent.tokens;
-        step(adding, values);
+            code = put_document(adding, writer, &listed, error);
+        done = entry + extent->tokens;
+        step(adding, listed.values);
     }
     return code == 0 ? put_zeros(adding, writer, entries - done, error) : code;
 }

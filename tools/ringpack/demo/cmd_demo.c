@@ -138,13 +138,14 @@ static int run_continuously(struct demo *demo, struct rp_error *error)
 {
     char text[64];
     struct rp_demo_ranks *ranks = &demo->continuous;
+    *ranks = (struct rp_demo_ranks){.world = RP_DEMO_RANKS_MAX};
     printf("continuous   %s, %u rows of %u tokens a batch\n",
            ranks_text(demo, RP_DEMO_RANKS_MAX, text), RP_DEMO_BATCH_ROWS, RP_DEMO_SEQ_LEN);
     fflush(stdout);
     int code = serve(demo, RP_DEMO_RANKS_MAX, false, error);
     if (code >= 0)
-        code = rp_demo_start_ranks(ranks, &demo->job, RP_DEMO_RANKS_MAX, demo->python, "continuous",
-                                   UINT64_MAX, error);
+        code = rp_demo_start_ranks(ranks, &demo->job, demo->python, "continuous", UINT64_MAX,
+                                   error);
     uint64_t until_ns = UINT64_MAX;
     while (code >= 0 && rp_now_ns() < until_ns) {
         code = poll_all(demo, ranks, error);
@@ -162,13 +163,13 @@ static int run_until_killed(struct demo *demo, struct rp_error *error)
 {
     char text[64];
     struct rp_demo_ranks *ranks = &demo->killed;
+    *ranks = (struct rp_demo_ranks){.world = RP_DEMO_RANKS_MAX};
     printf("again        %s\n", ranks_text(demo, RP_DEMO_RANKS_MAX, text));
     fflush(stdout);
     uint64_t kill_row = demo->rows * (40 + rp_now_ns() % 20) / 100;
     int code = serve(demo, RP_DEMO_RANKS_MAX, true, error);
     if (code >= 0)
-        code = rp_demo_start_ranks(ranks, &demo->job, RP_DEMO_RANKS_MAX, demo->python, "killed",
-                                   demo->rows, error);
+        code = rp_demo_start_ranks(ranks, &demo->job, demo->python, "killed", demo->rows, error);
     while (code >= 0 && rp_demo_common_row(ranks) < kill_row)
         code = poll_all(demo, ranks, error);
     if (code >= 0)
@@ -200,14 +201,14 @@ static int resume(struct demo *demo, struct rp_error *error)
 {
     char text[64], row[RP_CMD_TEXT_BYTES];
     struct rp_demo_ranks *ranks = &demo->resumed;
+    *ranks = (struct rp_demo_ranks){.world = RP_DEMO_RANKS_MAX / 2};
     int code = measure_checkpoint(demo, error);
     uint64_t begin_ns = rp_now_ns();
     if (code >= 0)
         code = serve(demo, RP_DEMO_RANKS_MAX / 2, true, error);
     demo->ready_seconds = (double)(rp_now_ns() - begin_ns) / 1e9;
     if (code >= 0)
-        code = rp_demo_start_ranks(ranks, &demo->job, RP_DEMO_RANKS_MAX / 2, demo->python,
-                                   "resumed", demo->rows, error);
+        code = rp_demo_start_ranks(ranks, &demo->job, demo->python, "resumed", demo->rows, error);
     while (code >= 0 && ranks->first_ns == 0)
         code = poll_all(demo, ranks, error);
     if (code < 0)

@@ -45,10 +45,11 @@ struct rp_demo_ranks {
     uint64_t first_ns, start_row;    /* when the first batch was read, and its first row */
     uint64_t drawn_ns, drawn_tokens; /* at the last line of output */
 };
-/** Start the trainers; if `python` is not NULL, the second half of them in Python. */
+/** Start the trainers of a world that is set; if `python` is not NULL, the second half of them in
+ * Python. */
 RP_MUST_CHECK int rp_demo_start_ranks(struct rp_demo_ranks *ranks, struct rp_job *job,
-                                      uint32_t world, const char *python, const char *name,
-                                      uint64_t until_row, struct rp_error *error);
+                                      const char *python, const char *name, uint64_t until_row,
+                                      struct rp_error *error);
 /** Read the journals, and print a line every second. */
 RP_MUST_CHECK int rp_demo_poll_ranks(struct rp_demo_ranks *ranks, struct rp_job *job,
                                      struct rp_error *error);

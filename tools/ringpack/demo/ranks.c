@@ -17,9 +17,8 @@
 
 #define LINE_NS 1000000000u
 
-static int start_python(struct rp_demo_ranks *ranks, struct rp_job *job, uint32_t rank,
-                        const char *python, const char *journal, uint64_t until_row,
-                        struct rp_error *error)
+static int start_python(struct rp_demo_ranks *ranks, struct rp_job *job, const char *python,
+                        const struct rp_trainer_task *task, struct rp_error *error)
 {
     struct rp_words words = {.count = 0};
     char *program = rp_python_find(python);
@@ -30,31 +29,30 @@ static int start_python(struct rp_demo_ranks *ranks, struct rp_job *job, uint32_
     free(program);
     rp_words_add(&words, "--run=" RP_JOB_RUN);
     rp_words_add(&words, "--run-dir=%s/run", job->dir);
-    rp_words_add(&words, "--rank=%u", rank);
+    rp_words_add(&words, "--rank=%u", task->rank);
     rp_words_add(&words, "--world=%u", ranks->world);
-    rp_words_add(&words, "--journal=%s", journal);
-    if (until_row != UINT64_MAX)
-        rp_words_add(&words, "--until-row=%" PRIu64, until_row);
-    int code = rp_job_spawn(job, &ranks->ranks[rank].child, "a Python trainer", &words, error);
+    rp_words_add(&words, "--journal=%s", task->journal);
+    if (task->until_row != UINT64_MAX)
+        rp_words_add(&words, "--until-row=%" PRIu64, task->until_row);
+    int code = rp_job_spawn(job, &ranks->ranks[task->rank].child, "a Python trainer", &words,
+                            error);
     rp_words_free(&words);
     return code;
 }
 
-int rp_demo_start_ranks(struct rp_demo_ranks *ranks, struct rp_job *job, uint32_t world,
-                        const char *python, const char *name, uint64_t until_row,
-                        struct rp_error *error)
+int rp_demo_start_ranks(struct rp_demo_ranks *ranks, struct rp_job *job, const char *python,
+                        const char *name, uint64_t until_row, struct rp_error *error)
 {
-    *ranks = (struct rp_demo_ranks){.world = world};
     int code = 0;
-    for (uint32_t r = 0; r < world && code >= 0; r++) {
+    for (uint32_t r = 0; r < ranks->world && code >= 0; r++) {
         struct rp_demo_rank *rank = &ranks->ranks[r];
         rank->child = RP_NO_CHILD;
         char *path = rp_job_path(job, "%s-%u", name, r);
         code = path ? rp_journal_open(&rank->journal, path, error)
                     : rp_fail(error, -ENOMEM, NULL, "out of memory");
         struct rp_trainer_task task = {.rank = r, .journal = path, .until_row = until_row};
-        if (code >= 0 && python && r >= world / 2)
-            code = start_python(ranks, job, r, python, path, until_row, error);
+        if (code >= 0 && python && r >= ranks->world / 2)
+            code = start_python(ranks, job, python, &task, error);
         else if (code >= 0)
             code = rp_job_train(job, &rank->child, &task, error);
         free(path);
