@@ -33,7 +33,6 @@
 #define RP_CACHE_PAGE_BYTES 4096u
 #define RP_CACHE_CHUNK_PAGES 64u
 #define RP_CACHE_CHUNK_BYTES (RP_CACHE_PAGE_BYTES * RP_CACHE_CHUNK_PAGES)
-#define RP_CACHE_BYTES_MIN (8u << 20)
 #define RP_CACHE_NEVER UINT64_MAX
 /* Limit of the copies that wait for the disk: readers may fill it while a disk stalls. */
 #define RP_CACHE_QUEUE_BYTES (64u << 20)

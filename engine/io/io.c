@@ -207,7 +207,6 @@ static int push(struct rp_io *io)
 {
     while (io->queued) {
         int taken = io->method->submit(io->self, io->queue, io->queued);
-        io->counts.submits++;
         if (taken <= 0)
             return taken < 0 ? taken : -EAGAIN;
         RP_ASSERT((uint32_t)taken <= io->queued);

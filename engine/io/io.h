@@ -64,7 +64,6 @@ struct rp_io_done {
 struct rp_io_counts {
     uint64_t reads;       /* finished reads */
     uint64_t bytes;       /* arrived with them */
-    uint64_t submits;     /* batches handed to the method */
     uint64_t short_reads; /* continued results */
     uint64_t retries;     /* resubmitted results (EAGAIN, EIO …) */
     uint64_t errors;      /* reads that failed */

@@ -13,7 +13,6 @@ struct rp_steps rp_steps_of(const struct rp_config *config, uint64_t base_row)
     return (struct rp_steps){
         .base_row = base_row,
         .rows = config->global_batch_size,
-        .micro_rows = (uint64_t)config->batch_size * config->dp_world_size,
         .batch_rows = config->batch_size,
         .batches = batches,
         .sizes = rp_hash64(batches->stages, batches->count * sizeof *batches->stages),

@@ -15,7 +15,6 @@
 struct rp_steps {
     uint64_t base_row;                       /* first row of step 0 */
     uint64_t rows;                           /* in a step of stage 0: global_batch_size */
-    uint64_t micro_rows;                     /* in a micro-batch of it, over all ranks */
     uint32_t batch_rows;                     /* in a micro-batch of one rank */
     const struct rp_config_batches *batches; /* the config's: sizes by stage */
     uint64_t sizes;                          /* a hash of them */
