@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "plan/v2/planner_token_format.h"
 
 __extension__ typedef unsigned __int128 wide; /* sums of forged 64-bit numbers do not overflow */
@@ -139,27 +140,19 @@ static int check_source(const struct rp_token2 *token, uint32_t j, struct rp_err
     return 0;
 }
 
-/* Names, each as its place in the token: pointers to equal names differ, so they are compared. */
-static int compare_names(const void *a, const void *b)
-{
-    const struct rp_planner_token_source *const *x = a, *const *y = b;
-    return strcmp((*x)->name, (*y)->name);
-}
-
 static int check_names(const struct rp_token2 *token, struct rp_error *error)
 {
     uint32_t count = token->header.source_count;
-    const struct rp_planner_token_source **sorted = rp_calloc(count, sizeof *sorted);
+    const char **sorted = rp_calloc(count, sizeof *sorted);
     int code = 0;
     if (!sorted)
         return rp_fail(error, -ENOMEM, NULL, "no memory for the names in a token");
     for (uint32_t j = 0; j < count; j++)
-        sorted[j] = &token->sources[j];
-    qsort(sorted, count, sizeof *sorted, compare_names);
+        sorted[j] = token->sources[j].name;
+    qsort(sorted, count, sizeof *sorted, rp_text_compare);
     for (uint32_t j = 1; j < count && code == 0; j++)
-        if (strcmp(sorted[j - 1]->name, sorted[j]->name) == 0)
-            code = RP_TOKEN_DAMAGED(error, ": two of its sources have the name %s",
-                                    sorted[j]->name);
+        if (strcmp(sorted[j - 1], sorted[j]) == 0)
+            code = RP_TOKEN_DAMAGED(error, ": two of its sources have the name %s", sorted[j]);
     free(sorted);
     return code;
 }
