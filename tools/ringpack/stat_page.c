@@ -27,8 +27,8 @@ static struct word bytes_word(const json_t *object, const char *key)
 {
     struct word word = missing;
     const json_t *value = json_object_get(object, key);
-    if (json_is_integer(value))
-        rp_cmd_bytes_text((uint64_t)json_integer_value(value), word.text);
+    if (json_is_number(value))
+        rp_cmd_bytes_text((uint64_t)json_number_value(value), word.text);
     return word;
 }
 
@@ -60,15 +60,6 @@ static struct word speed_word(const json_t *object, const char *key)
         snprintf(word.text, sizeof word.text, "%.2f", number);
     else if (json_is_number(value))
         rp_cmd_short_text(number, word.text);
-    return word;
-}
-
-static struct word bytes_speed_word(const json_t *object, const char *key)
-{
-    struct word word = missing;
-    const json_t *value = json_object_get(object, key);
-    if (json_is_number(value))
-        rp_cmd_bytes_text((uint64_t)json_number_value(value), word.text);
     return word;
 }
 
@@ -109,7 +100,7 @@ static void print_speed(const json_t *stat)
         snprintf(steps, sizeof steps, "steps_per_second%s", rows[i][1]);
         snprintf(bytes, sizeof bytes, "read_bytes_per_second%s", rows[i][1]);
         printf("%-18s%14s%14s%14s\n", rows[i][0], speed_word(stat, tokens).text,
-               speed_word(stat, steps).text, bytes_speed_word(stat, bytes).text);
+               speed_word(stat, steps).text, bytes_word(stat, bytes).text);
     }
 }
 

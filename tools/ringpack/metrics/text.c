@@ -147,19 +147,6 @@ static void put_histogram(FILE *out, const char *run, const json_t *rank)
                 labels, sum, labels, json_number_value(json_object_get(rank, "wait_seconds")));
 }
 
-static void put_waits(const struct writer *to, const struct rp_watch *watch)
-{
-    FILE *out = to->out;
-    put_head(to, "rank_wait_seconds", &histogram, "seconds",
-             "Waits of the rank's trainers for a batch that was not there.");
-    for (size_t i = 0; i < watch->count; i++) {
-        const struct rp_watched *run = &watch->runs[i];
-        const json_t *ranks = json_object_get(run->stat, "ranks");
-        for (size_t n = 0; run->state == RP_WATCH_RUNNING && n < json_array_size(ranks); n++)
-            put_histogram(out, run->run, json_array_get(ranks, n));
-    }
-}
-
 /* The waits of the rank: a sample for each cause that the engine names. */
 static void put_rank_causes(FILE *out, const char *run, const json_t *rank)
 {
@@ -174,16 +161,25 @@ static void put_rank_causes(FILE *out, const char *run, const json_t *rank)
     }
 }
 
-static void put_causes(const struct writer *to, const struct rp_watch *watch)
+static void put_of_ranks(const struct writer *to, const struct rp_watch *watch,
+                         void (*put)(FILE *out, const char *run, const json_t *rank))
 {
-    put_head(to, "rank_wait_cause_seconds", &counter, "seconds",
-             "Time that the rank's trainers waited for a stage, as seen ten times a second.");
     for (size_t i = 0; i < watch->count; i++) {
         const struct rp_watched *run = &watch->runs[i];
         const json_t *ranks = json_object_get(run->stat, "ranks");
         for (size_t n = 0; run->state == RP_WATCH_RUNNING && n < json_array_size(ranks); n++)
-            put_rank_causes(to->out, run->run, json_array_get(ranks, n));
+            put(to->out, run->run, json_array_get(ranks, n));
     }
+}
+
+static void put_waits(const struct writer *to, const struct rp_watch *watch)
+{
+    put_head(to, "rank_wait_seconds", &histogram, "seconds",
+             "Waits of the rank's trainers for a batch that was not there.");
+    put_of_ranks(to, watch, put_histogram);
+    put_head(to, "rank_wait_cause_seconds", &counter, "seconds",
+             "Time that the rank's trainers waited for a stage, as seen ten times a second.");
+    put_of_ranks(to, watch, put_rank_causes);
 }
 
 /* ---- families of the watch itself ------------------------------------------------------------ */
@@ -246,7 +242,6 @@ void rp_metrics_text(FILE *out, const struct rp_watch *watch, enum rp_metrics_fo
     put_info(&to, watch);
     put_times(&to, watch);
     put_waits(&to, watch);
-    put_causes(&to, watch);
     for (size_t g = 0; g < rp_family_group_count; g++)
         for (size_t f = 0; f < rp_family_groups[g].count; f++)
             put_family(&to, watch, &rp_family_groups[g], &rp_family_groups[g].families[f]);
