@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/mem.h"
 
 static bool is_sign(char c)
 {
@@ -143,14 +144,9 @@ static void put(struct rp_record_writer *writer, const char *text, size_t bytes)
 {
     if (writer->out_of_memory)
         return;
-    if (writer->capacity - writer->bytes <= bytes) { /* with room for a NUL */
-        size_t capacity = 2 * writer->capacity + bytes + 1024;
-        char *larger = realloc(writer->text, capacity);
-        writer->out_of_memory = !larger;
-        if (!larger)
-            return;
-        writer->text = larger;
-        writer->capacity = capacity;
+    if (!RP_GROW(writer->text, writer->capacity, writer->bytes + bytes + 1)) {
+        writer->out_of_memory = true;
+        return;
     }
     memcpy(writer->text + writer->bytes, text, bytes);
     writer->bytes += bytes;

@@ -26,12 +26,9 @@ struct copy {
 
 static void put(struct copy *copy, const char *text, size_t bytes)
 {
-    if (copy->out && copy->bytes + bytes >= copy->room) {
-        copy->room = 2 * (copy->bytes + bytes) + 64;
-        char *grown = realloc(copy->out, copy->room);
-        if (!grown)
-            free(copy->out);
-        copy->out = grown;
+    if (copy->out && !RP_GROW(copy->out, copy->room, copy->bytes + bytes + 1)) {
+        free(copy->out);
+        copy->out = NULL;
     }
     if (!copy->out)
         return;

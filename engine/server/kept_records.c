@@ -110,17 +110,14 @@ static int list_entry(void *context, uint64_t row, bool is_documents, const char
     struct rp_records_ahead *ahead = listing->ahead;
     uint32_t sources = rp_config_numbered(listing->config);
     uint64_t *values = rp_calloc(sources, sizeof *values);
-    struct rp_plan_record *list = realloc(ahead->list, (ahead->count + 1u) * sizeof *list);
-    if (list)
-        ahead->list = list;
-    int code = list && values ? parse_text(values, row, is_documents, listing->config, text, error)
-                              : rp_kept_record_no_memory(error);
-    if (code < 0) {
+    int code = values ? parse_text(values, row, is_documents, listing->config, text, error)
+                      : rp_kept_record_no_memory(error);
+    struct rp_plan_record *record = code < 0 ? NULL : RP_APPEND(ahead->list, ahead->count);
+    if (!record) {
         free(values);
-        return code;
+        return code < 0 ? code : rp_kept_record_no_memory(error);
     }
-    struct rp_plan_record *record = &list[ahead->count++];
-    *record = (struct rp_plan_record){.row = row};
+    record->row = row;
     return make_record(record, values, is_documents, sources, error);
 }
 

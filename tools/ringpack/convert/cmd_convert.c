@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/text.h"
 #include "cmd.h"
 #include "convert/parts.h"
@@ -29,13 +30,11 @@ static bool take_form(const char *text, void *place)
 static bool take_glob(const char *text, void *place)
 {
     struct arguments *arguments = place;
-    size_t count = arguments->inputs.glob_count;
-    const char **globs = realloc(arguments->globs, (count + 1) * sizeof *globs);
-    if (!globs)
+    const char **glob = RP_APPEND(arguments->globs, arguments->inputs.glob_count);
+    if (!glob)
         return false;
-    globs[count] = text;
-    arguments->inputs.globs = arguments->globs = globs;
-    arguments->inputs.glob_count = count + 1;
+    *glob = text;
+    arguments->inputs.globs = arguments->globs;
     return true;
 }
 
