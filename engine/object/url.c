@@ -36,7 +36,7 @@ static size_t path_length(const char *text)
     return has_query ? strcspn(text, "?#") : strlen(text);
 }
 
-bool rp_url_has_bucket(const char *text)
+static bool has_bucket(const char *text)
 {
     return !strncmp(text, "s3://", 5) || !strncmp(text, "gs://", 5) || !strncmp(text, "hf://", 5);
 }
@@ -68,7 +68,8 @@ static bool is_endpoint_host(const char *host)
     return length == strcspn(given, "/") && !strncasecmp(host, given, length);
 }
 
-bool rp_url_is_hub_host(const char *host)
+/* Is this the host of the Hugging Face Hub, or of HF_ENDPOINT? */
+static bool is_hub_host(const char *host)
 {
     static const char hub[] = "huggingface.co";
     size_t length = strcspn(host, "/?#");
@@ -78,14 +79,14 @@ bool rp_url_is_hub_host(const char *host)
 bool rp_url_may_have_hub_token(const struct rp_url *url)
 {
     bool is_asked_for = !strncasecmp(hub_endpoint(), "http://", 7) && is_endpoint_host(url->host);
-    return rp_url_is_hub_host(url->host) && (is_asked_for || !strcasecmp(url->scheme, "https"));
+    return is_hub_host(url->host) && (is_asked_for || !strcasecmp(url->scheme, "https"));
 }
 
 /* A file or a folder of a repository, and no page of it: https://HOST/…/resolve/REVISION/… */
 static bool is_of_hub(const char *host)
 {
     const char *resolve = strstr(host, "/resolve/");
-    return rp_url_is_hub_host(host) && resolve && resolve < host + strcspn(host, "?#");
+    return is_hub_host(host) && resolve && resolve < host + strcspn(host, "?#");
 }
 
 bool rp_url_is_azure_host(const char *host)
@@ -119,13 +120,13 @@ bool rp_url_can_list(const char *text)
 {
     const char *host = strstr(text, "://");
     bool is_http = !strncmp(text, "https://", 8) || !strncmp(text, "http://", 7);
-    return rp_url_has_bucket(text) ||
+    return has_bucket(text) ||
            (is_http && host && (rp_url_is_azure_host(host + 3) || is_of_hub(host + 3)));
 }
 
 bool rp_url_is_pattern(const char *text)
 {
-    const char *wild = rp_url_has_bucket(text) ? "*?[" : "*[";
+    const char *wild = has_bucket(text) ? "*?[" : "*[";
     return rp_url_can_list(text) && strcspn(text, wild) < path_length(text);
 }
 
@@ -148,7 +149,7 @@ char *rp_url_name(const char *text)
     host = host ? host + 3 : text;
     const char *end = host + strcspn(host, "/?#");
     const char *at = memrchr(host, '@', (size_t)(end - host));
-    if (rp_url_has_bucket(text) || !at)
+    if (has_bucket(text) || !at)
         return rp_asprintf("%.*s", (int)length, text);
     return rp_asprintf("%.*s%.*s", (int)(host - text), text,
                        (int)(length - (size_t)(at + 1 - text)), at + 1);

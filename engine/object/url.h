@@ -33,9 +33,6 @@ struct rp_url {
 /** Is this a URL, and no path? rp_url_parse checks if it can be read. */
 bool rp_url_is(const char *text);
 
-/** Does it name a bucket, whose objects can be listed? */
-bool rp_url_has_bucket(const char *text);
-
 /** Can the objects below it be listed: is it in a bucket, a container of Azure, or on the Hub? */
 bool rp_url_can_list(const char *text);
 
@@ -45,8 +42,6 @@ bool rp_url_is_pattern(const char *text);
 /** Is this the host of a storage account of Azure? */
 bool rp_url_is_azure_host(const char *host);
 
-/** Is this the host of the Hugging Face Hub, or of HF_ENDPOINT? */
-bool rp_url_is_hub_host(const char *host);
 /** The path of HF_ENDPOINT, without a slash at its end; "" without a path. */
 const char *rp_url_hub_base(size_t *bytes);
 /** May the Hub's token be sent to this URL? To a host of the Hub by https; by http only to the host

@@ -6,7 +6,6 @@
 #include "base/bits.h"
 #include "base/mem.h"
 #include "plan/v2/deal.h"
-#include "plan/v2/planner.h"
 
 /* The cost of the micro-batch whose first row is at place `first`. */
 static uint64_t cost_of_batch(const struct rp_balance_shape *shape, const uint64_t *cost,
@@ -81,11 +80,6 @@ int rp_balance_dealt(struct rp_balance *balance, const struct rp_balance_shape *
         rp_balance_add(balance, shape, cost, order, rows);
     free(order);
     return code;
-}
-
-uint64_t rp_balance_window_bytes(uint32_t rows, uint64_t fragments)
-{
-    return rp_planner_window_bytes(rows, fragments);
 }
 
 double rp_balance_of_micro_steps(const struct rp_balance *balance,

@@ -41,9 +41,6 @@ void rp_balance_add(struct rp_balance *balance, const struct rp_balance_shape *s
 RP_MUST_CHECK int rp_balance_dealt(struct rp_balance *balance, const struct rp_balance_shape *shape,
                                    const struct rp_deal *deal, const uint64_t *cost, uint32_t rows);
 
-/** Memory that a plan needs for a window of `rows` rows with that many fragments. */
-uint64_t rp_balance_window_bytes(uint32_t rows, uint64_t fragments);
-
 /** The time of micro_step over the time in perfect balance, >= 1; 1 without a step or a cost. */
 double rp_balance_of_micro_steps(const struct rp_balance *balance,
                                  const struct rp_balance_shape *shape);

@@ -36,9 +36,6 @@ RP_MUST_CHECK int rp_keys_finish(struct rp_config *config, struct rp_error *erro
 /** The value of key number `i` that a run would have, before values are derived from others: the
  * given value, else the default, which may be a description in parentheses. */
 void rp_keys_value(const struct rp_config *config, size_t i, char *text, size_t bytes);
-/** The same for a key of a source; false if it has its default. */
-bool rp_keys_source_value(const struct rp_config_source *source, const struct rp_config_key *key,
-                          char text[RP_KEYS_VALUE_BYTES]);
 
 /** A stage as YAML on one line. The caller frees it; NULL when out of memory. */
 char *rp_keys_stage(const struct rp_config *config, uint32_t stage);

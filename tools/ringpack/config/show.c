@@ -65,8 +65,9 @@ void rp_keys_value(const struct rp_config *config, size_t i, char *text, size_t 
         rp_config_value_text(config, key->name, text, bytes);
 }
 
-bool rp_keys_source_value(const struct rp_config_source *source, const struct rp_config_key *key,
-                          char text[RP_KEYS_VALUE_BYTES])
+/* The same for a key of a source; false if it has its default. */
+static bool source_value(const struct rp_config_source *source, const struct rp_config_key *key,
+                         char text[RP_KEYS_VALUE_BYTES])
 {
     rp_config_source_value_text(source, key->name, text, RP_KEYS_VALUE_BYTES);
     return text[0] != '\0' && strcmp(text, key->standard) != 0;
@@ -95,7 +96,7 @@ static json_t *source_json(const struct rp_config_source *source)
     json_t *object = json_object(), *shards = json_array();
     for (const struct rp_config_key *key = rp_config_source_keys(); key->name; key++)
         if (strcmp(key->name, "path") != 0 && strcmp(key->name, "shards") != 0 &&
-            rp_keys_source_value(source, key, value))
+            source_value(source, key, value))
             json_object_set_new(object, key->name, rp_cmd_json_text(value));
     for (uint32_t i = 0; i < source->shard_count; i++)
         json_array_append_new(shards, rp_cmd_json_text(source->shards[i]));
@@ -173,7 +174,7 @@ static void print_source(const struct rp_config_source *source)
     char value[RP_KEYS_VALUE_BYTES];
     const char *lead = "  - ";
     for (const struct rp_config_key *key = rp_config_source_keys(); key->name; key++) {
-        if (!strcmp(key->name, "path") || !rp_keys_source_value(source, key, value))
+        if (!strcmp(key->name, "path") || !source_value(source, key, value))
             continue;
         printf("%s%s: %s\n", lead, key->name, value);
         lead = "    ";

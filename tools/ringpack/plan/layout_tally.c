@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "plan/pipeline.h"
 #include "plan/v2/deal.h"
+#include "plan/v2/planner.h"
 
 #define NUMBERS_MAX (UINT64_C(1) << 24) /* counts of rows by source that are kept */
 
@@ -198,7 +199,7 @@ static int arrange(const struct rp_layout_tally *tally, struct scratch *scratch,
             scratch->order[i] += first;
             fragments += tally->rows[scratch->by_plan[i]].fragments;
         }
-        *bytes = rp_max_u64(*bytes, rp_balance_window_bytes(deal.window, fragments));
+        *bytes = rp_max_u64(*bytes, rp_planner_window_bytes(deal.window, fragments));
     }
     return 0;
 }

@@ -6,6 +6,7 @@
 #include "base/bits.h"
 #include "plan/balance.h"
 #include "plan/v2/deal.h"
+#include "plan/v2/planner.h"
 #include "cmd.h"
 #include "plan/stage_tally.h"
 
@@ -74,7 +75,7 @@ static void print_deal_facts(const struct rp_stage_tally *tally, const struct rp
                ", global_batch_size %" PRIu64 "\n",
                config->dp_world_size, config->batch_size, config->global_batch_size);
     printf("     a deal window needs %s of memory, in each of 4 plans of an engine\n",
-           rp_cmd_bytes_text(rp_balance_window_bytes(deal->window, (uint64_t)fragments), text));
+           rp_cmd_bytes_text(rp_planner_window_bytes(deal->window, (uint64_t)fragments), text));
 }
 
 /* Parameters that differ from the stage before; of the first one, all. */
