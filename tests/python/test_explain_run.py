@@ -73,6 +73,21 @@ def test_the_step_that_drop_last_leaves_out(program, folder, config, ends):
     assert "not delivered (drop_last)" in text
 
 
+def test_a_document_after_the_end_of_the_stream(program, folder, config):
+    """No epoch follows: the rows of the last one are shown. A query by epoch finds that epoch."""
+    (source,) = config["sources"]
+    config["sources"] = [{"name": "web", "path": source, "max_epochs": 2}]
+    engine = Engine(program, folder, {**config, "checkpoint_dir": str(folder / "kept")})
+    with Ranks(engine, 2) as ranks:
+        for _ in ranks.turns():
+            pass
+    engine.stop()
+    asked = "--document", "web:7"
+    of_config = rows_of(program, "-c", folder / "e2e.yaml", *asked, "--epoch", 1)
+    assert of_config and ids(rows_of(program, folder / "kept", *asked)) == ids(of_config)
+    assert rows_of(program, folder / "kept", *asked, "--epoch", 2) == []
+
+
 def test_tokens_that_changed_are_not_shown(program, broken, folder, config, monkeypatch):
     documents = numpy.random.default_rng(3).integers(1, 999, (400, 1500))
     config["sources"] = [write_megatron(folder / "long", list(documents), "u16")]  # not all sampled

@@ -65,7 +65,7 @@ static const struct rp_option own_options[] = {
     {RP_TAKE("epoch", "A[-B]", struct arguments, search.epochs, take_range),
      .expected = "an epoch or FIRST-LAST",
      .help = "search these epochs (default: the first; with a checkpoint or engine, the current "
-             "one and the next)"},
+             "one and the next, and if these have no row of it, the one before)"},
     {RP_TEXT("text", "TEXT", struct arguments, search.text),
      .help = "only rows or documents that contain this text; without the options above, search "
              "all documents"},

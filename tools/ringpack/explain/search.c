@@ -139,6 +139,7 @@ static const char *why_nowhere(const struct rp_config *config, uint32_t version,
                : "the stream ends before";
 }
 
+/* 1 if a row has it. */
 static int show_document(const struct search *search, uint32_t source, uint64_t document,
                          uint64_t epoch, struct rp_error *error)
 {
@@ -172,7 +173,7 @@ static int show_document(const struct search *search, uint32_t source, uint64_t 
     begin(search->printer);
     search->printer->document(search->printer, &shown);
     search->printer->documents++;
-    return 0;
+    return rows > 0;
 }
 
 /* Whether all of a document has the text that is wanted. */
@@ -225,6 +226,24 @@ static int find_epochs(const struct search *search, uint32_t source, struct rp_r
     return 0;
 }
 
+/* If no epoch has the document, because the source or the stream has ended, the last epoch that was
+ * delivered may have it. The epochs that a query names are the only ones. */
+static int show_epochs(const struct search *search, uint32_t source, uint64_t document,
+                       const struct rp_range *epochs, struct rp_error *error)
+{
+    bool is_found = false;
+    for (uint64_t e = epochs->first; e <= epochs->last; e++) {
+        int shown = show_document(search, source, document, e, error);
+        if (shown < 0)
+            return shown;
+        is_found |= shown > 0;
+    }
+    if (is_found || epochs->is_given || epochs->first == 0 || search->walk->is_reweighted)
+        return 0;
+    int shown = show_document(search, source, document, epochs->first - 1, error);
+    return shown < 0 ? shown : 0;
+}
+
 /* Search documents of a source, and show the rows of those that have the text. */
 static int show_among(const struct search *search, uint32_t source, uint64_t first, uint64_t last,
                       struct rp_error *error)
@@ -237,10 +256,8 @@ static int show_among(const struct search *search, uint32_t source, uint64_t fir
         code = rp_interrupt_check("the run is unchanged", error);
         code = code < 0 ? code : has_text(search, source, d, error);
         rp_cmd_progress(&progress, d - first, last - first + 1);
-        for (uint64_t e = epochs.first; code > 0 && e <= epochs.last; e++) {
-            int shown = show_document(search, source, d, e, error);
-            code = shown < 0 ? shown : code;
-        }
+        if (code > 0)
+            code = show_epochs(search, source, d, &epochs, error);
     }
     rp_cmd_progress_end(&progress);
     return code < 0 ? code : 0;
