@@ -232,6 +232,13 @@ status 0 "written" "$ringpack" config init corpus/a.bin --checkpoint-dir kept \
     --stages '[{until: 5 steps}, {packing: concat}]' --skip '{rows: 8}' -o elsewhere/staged.yaml
 status 0 "elsewhere/staged.yaml: fine" "$ringpack" config check -c elsewhere/staged.yaml
 equals "$PWD/kept" "$("$ringpack" config show checkpoint_dir -c elsewhere/staged.yaml)"
+printf '0\n' >taken.txt
+printf '#!/bin/sh\n' >alert && chmod +x alert
+status 0 "written" "$ringpack" config init corpus/a.bin --alert-command ./alert,--now \
+    --stages '[{until: 5 steps}, {without: {a: taken.txt}}]' -o elsewhere/inner.yaml
+status 0 "fine" "$ringpack" config check -c elsewhere/inner.yaml
+equals "$PWD/./alert,--now" "$("$ringpack" config show alert_command -c elsewhere/inner.yaml)"
+grep -q "without: {a: $PWD/taken.txt}" elsewhere/inner.yaml || fail "a path is relative"
 [ ! -e none.yaml ] || fail "a config was written although its corpus is not there"
 refuses "expected the paths" "$ringpack" config init
 status 2 "No such file or directory" "$ringpack" config init corpus/a.bin -o nowhere/new.yaml

@@ -109,7 +109,34 @@ static int set_required(struct rp_config *config, const struct rp_keys_arguments
 
 static bool is_relative(const char *path)
 {
-    return path[0] && path[0] != '/' && !rp_url_is(path) && strcmp(path, "none") != 0;
+    return path[0] && path[0] != '/' && !rp_url_is(path);
+}
+
+/* Make a path absolute. */
+static int write_out(char **path, const char *here, struct rp_error *error)
+{
+    if (!is_relative(*path))
+        return 0;
+    char *whole = rp_asprintf("%s/%s", here, *path);
+    if (!whole)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for a path");
+    free(*path);
+    *path = whole;
+    return 0;
+}
+
+/* Paths inside of other values: of the alert command's program, and of files of stages. */
+static int write_out_inner(struct rp_config *config, const char *here, struct rp_error *error)
+{
+    char *command = config->alert_command;
+    bool has_path = command && memchr(command, '/', strcspn(command, ","));
+    int code = has_path ? write_out(&config->alert_command, here, error) : 0;
+    for (uint32_t i = 0; i < config->stages.count; i++) {
+        struct rp_config_by_source *without = &config->stages.stages[i].without;
+        for (uint32_t j = 0; j < without->count && code == 0; j++)
+            code = write_out(&without->pairs[j].path, here, error);
+    }
+    return code;
 }
 
 static int write_out_keys(struct rp_config *config, const char *here, struct rp_error *error)
@@ -120,7 +147,7 @@ static int write_out_keys(struct rp_config *config, const char *here, struct rp_
         if (config->lines[i] == 0 || strcmp(rp_config_keys()[i].type, "path") != 0)
             continue;
         rp_keys_value(config, i, value, sizeof value);
-        if (!is_relative(value))
+        if (!is_relative(value) || !strcmp(value, "none"))
             continue;
         char *whole = rp_asprintf("%s/%s", here, value);
         code = whole ? rp_config_set(config, rp_config_keys()[i].name, whole, error)
@@ -140,18 +167,10 @@ static int write_out_paths(struct rp_config *config, const char *output, struct 
     int code = here
                    ? 0
                    : rp_fail(error, -errno, NULL, "the working directory: %s", rp_strerror(-errno));
-    for (uint32_t i = 0; i < config->source_count && code == 0; i++) {
-        char **path = &config->sources[i].shards[0];
-        if ((*path)[0] == '/' || rp_url_is(*path))
-            continue;
-        char *whole = rp_asprintf("%s/%s", here, *path);
-        if (whole) {
-            free(*path);
-            *path = whole;
-        } else {
-            code = rp_fail(error, -ENOMEM, NULL, "out of memory for a path");
-        }
-    }
+    for (uint32_t i = 0; i < config->source_count && code == 0; i++)
+        code = write_out(&config->sources[i].shards[0], here, error);
+    if (code == 0)
+        code = write_out_inner(config, here, error);
     if (code == 0)
         code = write_out_keys(config, here, error);
     free(here);
