@@ -285,6 +285,11 @@ def test_commands_take_a_stream(serve, folder, program, held_out):
     token = folder / "token"
     ask("state", "--step", "1", "-o", token)
     assert ringpack.describe(token)["next_row"] == 3
+    audit = ["audit", token, config, "--json"]
+    audited = json.loads(ask(*audit, of=["--stream", "eval"]))
+    assert (audited["verdict"], audited["rows"]) == ("identical", 3)
+    of_main = subprocess.run([program, *audit], capture_output=True, text=True)
+    assert of_main.returncode == 1 and '"other_stream"' in of_main.stdout
     by_name = folder / "by-name"
     for words in ["served", "--run-dir", folder], ["--run", "served", "--run-dir", folder]:
         ask("state", *words, "--step", "1", "-o", by_name, of=["--stream", "eval"])

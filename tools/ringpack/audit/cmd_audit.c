@@ -21,6 +21,9 @@ struct arguments {
 static const struct rp_option options[] = {
     {RP_TEXT("config", "FILE", struct arguments, config), .letter = 'c',
      .help = "the config with which rows of tokens and checkpoints are planned"},
+    {RP_TEXT("stream", "NAME", struct arguments, line.stream),
+     .help = "the one of the streams of configs and of saved states that is meant (default: the "
+             "main one)"},
     RP_STEPS_OPTION(row, struct arguments, wanted,
                     "the row of a config (default: the position of the other side)"),
     RP_STEPS_OPTION(step, struct arguments, wanted, "the same, as the row at which step N begins"),

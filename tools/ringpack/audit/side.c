@@ -8,6 +8,7 @@
 #include "audit/audit.h"
 #include "cmd_run.h"
 #include "cmd_state.h"
+#include "state/state_streams.h"
 #include "stream_version.h"
 
 /* `from`: the side with the token that a config without `stream_version` would continue from. */
@@ -15,6 +16,8 @@ static int read_config(struct rp_audit_side *side, const char *path,
                        const struct rp_audit_side *from, struct rp_error *error)
 {
     int code = rp_cmd_config_read_file(&side->config, path, error);
+    if (code >= 0 && rp_saved_stream())
+        code = rp_config_set(&side->config, "stream", rp_saved_stream(), error);
     if (code >= 0) {
         rp_version_keep(&side->config, from->token, from->token_bytes);
         code = rp_config_finish(&side->config, error);

@@ -19,6 +19,11 @@ void rp_saved_choose_stream(const char *name)
     chosen = name;
 }
 
+const char *rp_saved_stream(void)
+{
+    return chosen;
+}
+
 /* The first header at `at` or behind it; `bytes` if no header follows. */
 static size_t next_header(const uint8_t *data, size_t bytes, size_t at)
 {

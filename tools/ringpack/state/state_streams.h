@@ -20,6 +20,7 @@
 /** From now on, states are this stream's; NULL, or a main stream: the first token. A state
  * without other streams is taken as it is. */
 void rp_saved_choose_stream(const char *name);
+const char *rp_saved_stream(void);
 
 /** Find the token of the chosen stream in the bytes of a state: its offset, and the bytes from
  * there on. -RP_E_USAGE lists the streams if it is not there. */
