@@ -198,9 +198,8 @@ struct rp_arena *rp_flow_arena(struct rp_flow *flow);
 /** Address of the tokens of a transfer of an unretired ticket, once they are loaded. */
 const uint8_t *rp_flow_transfer_tokens(const struct rp_flow *flow,
                                        const struct rp_transfer *transfer);
-/** The numbers [first, last) that tickets which deliver has not retired can have now: as many as
- * there are slots. A number whose ticket is not planned yet has the slot of an older ticket, as the
- * slot's state word shows. */
+/** The numbers [first, last) of all slots from deliver's next ticket on, as of now. If the ticket
+ * of a number is not planned yet, the state word in its slot is an older ticket's. */
 void rp_flow_tickets(const struct rp_flow *flow, uint64_t *first, uint64_t *last);
 
 /** Request a revalidation of every token file without hashes that was used since the last one;

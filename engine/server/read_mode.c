@@ -84,7 +84,7 @@ static enum rp_read_mode first_mode(const struct rp_delivery *delivery)
                                              : RP_READ_BUFFERED;
 }
 
-/* The mode in which most tokens are taken. */
+/* The mode of most tokens. */
 static enum rp_read_mode main_mode(const struct rp_delivery *delivery, const struct speeds *speeds)
 {
     if (!rp_flow_page_cache(delivery->flow).is_watched || speeds->all <= 0)

@@ -14,8 +14,8 @@
 void rp_engine_choose_read_mode(struct rp_engine *engine, struct rp_flow_options *options,
                                 const char *why);
 
-/** After each sample of the rates: log the mode in which most tokens are taken, if the log named
- * another one last. */
+/** After each sample of the rates: log the mode of most tokens, if the log named another one last.
+ */
 void rp_engine_log_read_mode(struct rp_engine *engine);
 /** After each start of readers: if io_uring was refused to one, log that, once, with the reason. */
 void rp_engine_log_refused_readers(struct rp_engine *engine);

@@ -325,8 +325,8 @@ static void sleep_until_event(struct rp_engine *engine)
     poll_events(engine, may_sleep ? PARK_MS : 0);
 }
 
-/* There is nothing to deliver: sleep until an event, and do the work that is left for this time.
- * Packer processes need this thread to spin for a while first. */
+/* The flow has no batch to deliver: sleep until an event, and do the work that is left for this
+ * time. Packer processes need this thread to spin for a while first. */
 static void serve_idle(struct rp_engine *engine, uint32_t *spins)
 {
     if (engine->config->packer_processes && rp_spin(spins, RP_SPIN_NS))
