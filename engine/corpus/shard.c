@@ -348,6 +348,18 @@ static void begin_segment(struct rp_opened *opened)
         opened->shard.tokenizer = &sidecar->sources[0].tokenizer;
 }
 
+/* Find the documents of a format without an index of its own: in the sidecar, or by a walk. */
+static int find_documents(struct rp_opened *opened, const struct rp_open_options *options, int fd,
+                          struct rp_error *error)
+{
+    if (opened->found.sidecar) {
+        take_sidecar(opened);
+        return 0;
+    }
+    int code = rp_corpus_gate_pass(options->gate, error);
+    return code < 0 ? code : build_table(opened, options, fd, error);
+}
+
 static int open_found(struct rp_opened *opened, const struct rp_open_options *options,
                       struct rp_error *error)
 {
@@ -357,11 +369,8 @@ static int open_found(struct rp_opened *opened, const struct rp_open_options *op
         code = open_idx(opened, error);
     if (code == 0 && opened->found.sidecar)
         code = check_sidecar(opened, error);
-    if (code == 0 && !is_megatron(opened) && opened->found.sidecar)
-        take_sidecar(opened);
-    else if (code == 0 && !is_megatron(opened) &&
-             (code = rp_corpus_gate_pass(options->gate, error)) == 0)
-        code = build_table(opened, options, fd, error);
+    if (code == 0 && !is_megatron(opened))
+        code = find_documents(opened, options, fd, error);
     if (code == 0)
         code = check_indexed_mask(opened, error);
     if (code == 0)
