@@ -94,7 +94,8 @@ static void begin_with(uint32_t rings, uint32_t tickets, uint32_t slots, bool pr
                                          .state_bytes = STATE_BYTES};
     MODEL_REQUIRE(rp_arena_create(&flow->arena, false, &sizes, NULL) == 0);
     MODEL_REQUIRE(rings <= 2);
-    prepare_start(flow, NULL, &numberings[rings - 1], 0, shared->rings);
+    prepare_start(
+        flow, &(struct rp_flow_begin){.numbering = &numberings[rings - 1], .rings = shared->rings});
     flow->pack_plan = (struct rp_pack_plan){.arena = &flow->arena,
                                             .deliver = processes ? NULL : &flow->deliver,
                                             .targets = flow->targets,
