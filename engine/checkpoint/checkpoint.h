@@ -51,8 +51,8 @@ struct rp_checkpoint_info {
      * if the contents are damaged. */
     uint64_t contents_end_row;
     struct rp_hash128 identity; /* the stream's */
-    uint32_t world;             /* ranks of the run that saved */
-    uint32_t rows; /* rows of a batch of that run; a run that resumes may have other numbers */
+    uint32_t dp_world_size;     /* ranks of the run that saved */
+    uint32_t batch_size;        /* rows of its batches; a run that resumes may have other numbers */
     char run[65];
     char version[32]; /* ringpack's */
 };

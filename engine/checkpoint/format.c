@@ -182,8 +182,8 @@ void rp_checkpoint_encode_head(struct rp_checkpoint_head *head, void *bytes)
     out->fields.next_row = info->next_row;
     out->fields.contents_end_row = info->contents_end_row;
     out->fields.identity = info->identity;
-    out->fields.world = info->world;
-    out->fields.rows = info->rows;
+    out->fields.world = info->dp_world_size;
+    out->fields.rows = info->batch_size;
     out->fields.section_count = head->section_count;
     memcpy(out->fields.run, info->run, strlen(info->run));
     memcpy(out->fields.version_text, info->version, strlen(info->version));
@@ -305,8 +305,8 @@ int rp_checkpoint_parse_head(struct rp_checkpoint_head *head, const void *bytes,
                  .next_row = fields->next_row,
                  .contents_end_row = fields->contents_end_row,
                  .identity = fields->identity,
-                 .world = fields->world,
-                 .rows = fields->rows},
+                 .dp_world_size = fields->world,
+                 .batch_size = fields->rows},
         .file_bytes = fields->file_bytes,
         .section_count = fields->section_count,
         .hash = copy.hash,

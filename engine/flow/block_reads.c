@@ -24,15 +24,15 @@ static void find_local_lanes(struct rp_block_reads *b, const struct rp_flow_opti
                              uint64_t base_row)
 {
     uint32_t lanes = b->blocks.lanes;
-    RP_ASSERT(lanes > 0 && o->rows > 0 && o->world > 0);
-    uint64_t batch_rows = (uint64_t)o->rows * o->world;
+    RP_ASSERT(lanes > 0 && o->batch_size > 0 && o->dp_world_size > 0);
+    uint64_t batch_rows = (uint64_t)o->batch_size * o->dp_world_size;
     uint64_t period = batch_rows / rp_gcd_u64(batch_rows, lanes) * lanes;
     for (uint32_t lane = 0; lane < lanes; lane++) {
         uint64_t ours = 0, all = 0;
         /* the lane's rows are every lanes-th one, first the one whose number is lane mod lanes */
         uint64_t first = (lane + lanes - base_row % lanes) % lanes;
         for (uint64_t i = first; i < rp_min_u64(period, PERIOD_ROWS_MAX); i += lanes, all++)
-            ours += i / o->rows % o->world - o->rank_first < o->rank_count;
+            ours += i / o->batch_size % o->dp_world_size - o->rank_first < o->rank_count;
         b->is_local[lane] = 2 * ours >= all;
         b->leaves_lanes_out |= !b->is_local[lane];
     }

@@ -316,11 +316,11 @@ static int dispatch_batch(struct rp_dispatch *d, struct rp_error *error)
     const struct rp_flow_options *o = d->options;
     const struct rp_numbering_part *part = rp_numbering_of_batch(d->numbering, d->batch);
     uint64_t in_part = (d->batch - part->batch) * part->batch_rows, row = part->row + in_part;
-    uint64_t rows = part->batch_rows / o->world;
+    uint64_t rows = part->batch_rows / o->dp_world_size;
     d->skips_step = rp_plan_skips(d->plan, row - in_part % part->step_rows, part->step_rows);
     rp_join_rings(d->arena, d->options->rank_count, d->batch, d->wake_fd);
     rp_queue_begin_batch(&d->queue, d->batch, &d->reads.block_reads);
-    for (uint32_t rank = 0; rank < o->world; rank++) {
+    for (uint32_t rank = 0; rank < o->dp_world_size; rank++) {
         uint32_t ring = rank - o->rank_first;
         bool wanted = rank >= o->rank_first && ring < o->rank_count &&
                       d->batch >= d->start_batch[ring] && !is_left_out(d, ring);

@@ -72,8 +72,8 @@ struct rp_flow_options {
         verify_blocks; /* compare bytes read with the sidecar's hashes; without hashes, no effect */
     uint64_t token_limit; /* token ids must be below it */
     int64_t pad_id;
-    uint32_t world, rank_first, rank_count;
-    uint32_t rows;         /* the most that one rank has in a micro-batch */
+    uint32_t dp_world_size, rank_first, rank_count;
+    uint32_t batch_size;   /* the largest of all stages: rows of a micro-batch of a rank */
     uint64_t step_batches; /* the most micro-batches that a step has */
     bool drop_last;
     uint64_t prefetch_bytes; /* size of the data ring, by rp_flow_prefetch_bytes */

@@ -201,8 +201,8 @@ int rp_flow_open(struct rp_flow **flow_out, const struct rp_flow_options *option
 {
     RP_ASSERT(options->readers >= 1 && options->readers <= RP_READERS_MAX);
     RP_ASSERT(options->packers >= 1 && options->packers <= RP_PACKERS_MAX);
-    RP_ASSERT(options->rows >= 1 && options->rank_count >= 1);
-    RP_ASSERT(options->rank_first + options->rank_count <= options->world);
+    RP_ASSERT(options->batch_size >= 1 && options->rank_count >= 1);
+    RP_ASSERT(options->rank_first + options->rank_count <= options->dp_world_size);
     int code = check_form(options, error);
     struct rp_flow *flow = code < 0 ? NULL : rp_calloc(1, sizeof *flow);
     if (!flow)

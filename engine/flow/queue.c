@@ -128,7 +128,7 @@ static void add_row(struct rp_queue *queue, const struct rp_row *row)
 static int plan_rows(struct rp_queue *queue, uint64_t batch_rows, bool keeps)
 {
     const struct rp_flow_options *o = queue->options;
-    uint64_t rows = batch_rows / o->world;
+    uint64_t rows = batch_rows / o->dp_world_size;
     struct rp_row row;
     for (uint64_t i = 0; i < batch_rows && !queue->has_ended; i++) {
         uint64_t rank = i / rows;

@@ -163,8 +163,8 @@ static void fill_info(struct rp_engine *engine)
 {
     struct rp_checkpoint_info *info = &engine->saving.saver.info;
     *info = (struct rp_checkpoint_info){.identity = engine->stream.identity,
-                                        .world = engine->config->dp_world_size,
-                                        .rows = engine->config->batch_size};
+                                        .dp_world_size = engine->config->dp_world_size,
+                                        .batch_size = engine->config->batch_size};
     memcpy(info->run, engine->config->run, strnlen(engine->config->run, sizeof info->run - 1));
     memcpy(info->version, RP_VERSION, sizeof RP_VERSION);
 }

@@ -78,7 +78,8 @@ static void begin_with(uint32_t rings, uint32_t tickets, uint32_t slots, bool pr
     for (uint32_t r = 0; r < rings; r++)
         begin_ring(r, rings, slots);
     struct rp_flow *flow = &shared->flow;
-    flow->options = (struct rp_flow_options){.rank_count = rings, .rows = 1, .token_limit = 1000};
+    flow->options = (struct rp_flow_options){
+        .rank_count = rings, .batch_size = 1, .token_limit = 1000};
     flow->targets = shared->targets;
     flow->start_batch = shared->start_batch;
     flow->sums = shared->sums;
@@ -167,7 +168,7 @@ static void begin_behind(uint64_t first)
     rp_a64_store_relaxed(&flow->arena.pack_from[1], RP_PACK_NONE);
     rp_a64_store_relaxed(&flow->arena.free_until[1], 0);
     fill_behind(&behind->arena);
-    behind->options = (struct rp_flow_options){.rank_count = 1, .rows = 1};
+    behind->options = (struct rp_flow_options){.rank_count = 1, .batch_size = 1};
     behind->catch_up = &own.behind_catch_up;
     behind->is_left_out = &own.behind_aside;
     behind->costs.ranks = &own.behind_costs;

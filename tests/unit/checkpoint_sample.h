@@ -127,8 +127,8 @@ static inline void sample_make(struct sample *sample, uint64_t next_row)
     sample->info = (struct rp_checkpoint_info){.next_row = next_row,
                                                .contents_end_row = next_row + 3,
                                                .identity = {0x1234, 0x5678},
-                                               .world = 4,
-                                               .rows = 32,
+                                               .dp_world_size = 4,
+                                               .batch_size = 32,
                                                .run = "sample",
                                                .version = "0.1.0"};
 }

@@ -71,7 +71,8 @@ static inline void make_rows(uint64_t batch, uint32_t ring, struct expected_row 
 static inline void bench_open(struct bench *bench)
 {
     struct rp_error error;
-    *bench = (struct bench){.options = {.rank_count = RINGS, .world = RINGS, .token_limit = 1000}};
+    *bench = (struct bench){
+        .options = {.rank_count = RINGS, .dp_world_size = RINGS, .token_limit = 1000}};
     const struct rp_arena_sizes sizes = {.ring_count = RINGS,
                                          .slot_count = 8,
                                          .data_bytes = 4096,

@@ -221,7 +221,7 @@ KIT void stream_open(struct stream *s, const struct kit *kit, const struct rp_fl
     struct rp_error error;
     *s = (struct stream){.kit = kit, .options = *options, .base_row = base_row, .seed = seed};
     s->plan = kit_plan(kit);
-    uint64_t batch_rows = (uint64_t)options->rows * options->world;
+    uint64_t batch_rows = (uint64_t)options->batch_size * options->dp_world_size;
     s->step_rows = options->step_batches * batch_rows;
     s->sizes = (struct rp_batch_stage){0, batch_rows, s->step_rows};
     if (rp_numbering_open(&s->numbering, &s->sizes, 1, &error) != 0)
@@ -232,10 +232,10 @@ KIT void stream_open(struct stream *s, const struct kit *kit, const struct rp_fl
     s->options.seq_len = kit->plan_config.seq_len;
     s->options.state_bytes = rp_plan_state_bytes_max(s->plan);
     s->options.pad_id = 1;
-    struct rp_geometry shape = {.rows = options->rows,
+    struct rp_geometry shape = {.rows = options->batch_size,
                                 .seq_len = kit->plan_config.seq_len,
                                 .max_docs_per_row = kit->plan_config.max_docs_per_row,
-                                .world = options->world,
+                                .world = options->dp_world_size,
                                 .micro_batches = (uint32_t)options->step_batches,
                                 .slots = options->batch_slots,
                                 .label_mode = kit_label_mode(options, seed),
@@ -262,7 +262,7 @@ KIT void stream_start(struct stream *s)
 {
     struct rp_error error;
     uint64_t batch = stream_lowest_tail(s);
-    uint64_t row = s->base_row + batch * s->options.rows * s->options.world;
+    uint64_t row = s->base_row + batch * s->options.batch_size * s->options.dp_world_size;
     const struct kit_row *at = &s->kit->rows[row < s->kit->row_count ? row : s->kit->row_count];
     const struct rp_flow_begin begin = {batch, s->plan, &s->numbering, s->rings, NULL};
     if (rp_plan_load(s->plan, at->state, at->state_bytes, false, &error) != 0 ||
@@ -434,9 +434,9 @@ KIT struct rp_flow_options small_flow(const struct rp_io_method *method)
                                     .packers = 1,
                                     .io_depth = 8,
                                     .token_limit = KIT_VOCABULARY,
-                                    .world = 1,
+                                    .dp_world_size = 1,
                                     .rank_count = 1,
-                                    .rows = 4,
+                                    .batch_size = 4,
                                     .step_batches = 1,
                                     .prefetch_bytes = 1 << 20,
                                     .batch_slots = 4};
@@ -464,7 +464,7 @@ KIT uint64_t batches_of(const struct stream *s)
     const struct rp_flow_options *o = &s->options;
     uint64_t rows = s->kit->row_count - s->base_row, step = s->step_rows;
     uint64_t steps = o->drop_last ? rows / step : (rows + step - 1) / step;
-    return steps * (step / (o->rows * o->world));
+    return steps * (step / (o->batch_size * o->dp_world_size));
 }
 
 KIT void check_all_came(const struct stream *s)

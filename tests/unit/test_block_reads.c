@@ -29,8 +29,8 @@ static struct sums bytes_of(enum rp_shuffle shuffle, uint32_t lanes, uint32_t wo
     kit_open(&kit, pages, 1, &config);
     struct rp_flow_options options = small_flow(&rp_io_method_pread);
     options.corpus = kit.corpus;
-    options.world = world;
-    options.rank_count = options.rows = 1;
+    options.dp_world_size = world;
+    options.rank_count = options.batch_size = 1;
     options.prefetch_bytes = 0; /* not given */
     struct rp_plan *plan = kit_plan(&kit);
     struct sums sums = {.block_reads = rp_block_reads_data_bytes(plan, &options, 0, bytes_max),

@@ -57,8 +57,8 @@ static void test_round_trip(void **state)
     assert_int_equal(info->contents_end_row, 23);
     assert_int_equal(info->identity.low, 0x1234);
     assert_int_equal(info->identity.high, 0x5678);
-    assert_int_equal(info->world, 4);
-    assert_int_equal(info->rows, 32);
+    assert_int_equal(info->dp_world_size, 4);
+    assert_int_equal(info->batch_size, 32);
     assert_string_equal(info->run, "sample");
     assert_string_equal(info->version, "0.1.0");
     assert_string_equal(rp_checkpoint_path(checkpoint), "round/checkpoint-000000000002.rpc");

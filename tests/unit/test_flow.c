@@ -43,10 +43,10 @@ static struct rp_flow_options draw_flow(uint64_t *seed)
     o.verify_blocks = draw(seed, 2);
     o.drop_last = draw(seed, 2);
     o.io_depth = 1 + draw(seed, 9);
-    o.world = 1 + draw(seed, 3);
-    o.rank_count = 1 + draw(seed, o.world);
-    o.rank_first = draw(seed, o.world - o.rank_count + 1);
-    o.rows = 1 + draw(seed, 6);
+    o.dp_world_size = 1 + draw(seed, 3);
+    o.rank_count = 1 + draw(seed, o.dp_world_size);
+    o.rank_first = draw(seed, o.dp_world_size - o.rank_count + 1);
+    o.batch_size = 1 + draw(seed, 6);
     o.step_batches = 1 + draw(seed, 3);
     o.batch_slots = 2u << draw(seed, 3);
     return o;
@@ -60,8 +60,8 @@ static void print_case(uint64_t seed, const struct rp_flow_options *o)
            o->mapped     ? ", mapped"
            : o->o_direct ? ", direct"
                          : "",
-           o->verify_blocks ? ", verified" : "", o->rank_first, o->rank_count, o->world, o->rows,
-           (unsigned)(o->step_batches * o->rows * o->world));
+           o->verify_blocks ? ", verified" : "", o->rank_first, o->rank_count, o->dp_world_size,
+           o->batch_size, (unsigned)(o->step_batches * o->batch_size * o->dp_world_size));
 }
 
 static void every_way_of_working(void **state)
@@ -132,8 +132,8 @@ static void every_packing_and_lanes(void **state)
             struct kit kit;
             kit_open(&kit, two_sources, 2, &config);
             struct rp_flow_options options = small_flow(&rp_io_method_pread);
-            options.world = options.rank_count = 2;
-            options.step_batches = 24 / (options.rows * options.world);
+            options.dp_world_size = options.rank_count = 2;
+            options.step_batches = 24 / (options.batch_size * options.dp_world_size);
             options.packers = 2;
             for (uint64_t base = 0; base < 30; base += 13)
                 for (int drop = 0; drop < 2; drop++) {
@@ -189,9 +189,9 @@ static void stop_and_start_elsewhere(void **state)
     kit_open(&kit, two_sources, 2, &config);
     struct rp_flow_options options = small_flow(&io_fake_method);
     struct io_fake_script script = bad_disk(17);
-    options.world = options.rank_count = 3;
-    options.rows = 2;
-    options.step_batches = 12 / (options.rows * options.world);
+    options.dp_world_size = options.rank_count = 3;
+    options.batch_size = 2;
+    options.step_batches = 12 / (options.batch_size * options.dp_world_size);
     options.readers = options.packers = 2;
     options.packer_processes = processes_work();
     io_fake_set(&script);
@@ -227,8 +227,8 @@ static void killed_packers_are_not_seen(void **state)
     struct rp_flow_options options = small_flow(&rp_io_method_pread);
     options.packers = 3;
     options.packer_processes = true;
-    options.rows = 2;
-    options.step_batches = 2 / (options.rows * options.world);
+    options.batch_size = 2;
+    options.step_batches = 2 / (options.batch_size * options.dp_world_size);
     struct stream s;
     struct rp_error error = {0};
     stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 23);
@@ -363,10 +363,10 @@ static struct reading read_pages(enum rp_shuffle shuffle, uint64_t prefetch_byte
     options.packers = options.readers = 2;
     options.verify_blocks = true;
     if (for_a_quarter) {
-        options.world = 4;
+        options.dp_world_size = 4;
         options.rank_count = 1;
         options.rank_first = 1;
-        options.step_batches = 16 / (options.rows * options.world);
+        options.step_batches = 16 / (options.batch_size * options.dp_world_size);
     }
     stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 3);
     stream_start(&s);

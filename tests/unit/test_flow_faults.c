@@ -353,9 +353,9 @@ static void contents_and_files_together(void **state)
     struct rp_contents *contents = make_contents(&kit, 11, 4);
     struct rp_flow_options options = small_flow(&rp_io_method_pread);
     options.contents = contents;
-    options.world = options.rank_count = 2; /* another shape than it was saved with */
-    options.rows = 3;
-    options.step_batches = 6 / (options.rows * options.world);
+    options.dp_world_size = options.rank_count = 2; /* another shape than it was saved with */
+    options.batch_size = 3;
+    options.step_batches = 6 / (options.batch_size * options.dp_world_size);
     options.verify_blocks = true;
     for (int mapped = 0; mapped < 2; mapped++) {
         struct stream s;

@@ -15,9 +15,9 @@ static struct kit kit;
 static struct rp_flow_options two_rings(void)
 {
     struct rp_flow_options options = small_flow(&rp_io_method_pread);
-    options.world = options.rank_count = 2;
-    options.rows = 1;
-    options.step_batches = 2 / (options.rows * options.world);
+    options.dp_world_size = options.rank_count = 2;
+    options.batch_size = 1;
+    options.step_batches = 2 / (options.batch_size * options.dp_world_size);
     return options;
 }
 
@@ -187,8 +187,8 @@ static void rings_behind_are_served_while_the_engine_sleeps(void **state)
     struct stream s;
     struct rp_error error;
     struct rp_flow_options options = two_rings();
-    options.world = options.rank_count = 3;
-    options.step_batches = 3 / (options.rows * options.world);
+    options.dp_world_size = options.rank_count = 3;
+    options.step_batches = 3 / (options.batch_size * options.dp_world_size);
     stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 1);
     stream_start(&s);
     struct rp_plan *plans[2] = {kit_plan(&kit), kit_plan(&kit)};

@@ -11,9 +11,9 @@ static struct kit kit;
 static struct rp_flow_options half_of_four_ranks(void)
 {
     struct rp_flow_options options = small_flow(&rp_io_method_pread);
-    options.world = 4;
+    options.dp_world_size = 4;
     options.rank_first = options.rank_count = 2;
-    options.rows = 1;
+    options.batch_size = 1;
     options.step_batches = 3;
     return options;
 }

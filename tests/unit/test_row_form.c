@@ -197,9 +197,9 @@ static struct rp_flow_options options_of(uint64_t choice)
     options.packer_processes = processes_work() && choice % 5 == 4;
     options.mapped = choice % 3 == 1;
     options.verify_blocks = choice % 2;
-    options.world = options.rank_count = 2;
-    options.rows = 2;
-    options.step_batches = 8 / (options.rows * options.world);
+    options.dp_world_size = options.rank_count = 2;
+    options.batch_size = 2;
+    options.step_batches = 8 / (options.batch_size * options.dp_world_size);
     return options;
 }
 

@@ -205,8 +205,8 @@ static void print_checkpoint(const struct rp_checkpoint *checkpoint,
     printf("%s\n", rp_checkpoint_path(checkpoint));
     printf(LABEL "%" PRIu64 "\n", "sequence", info->sequence);
     printf(LABEL "%s, with ringpack %s\n", "run", info->run, info->version);
-    printf(LABEL "%" PRIu32 " ranks, %" PRIu32 " rows a batch\n", "written for", info->world,
-           info->rows);
+    printf(LABEL "%" PRIu32 " ranks, %" PRIu32 " rows a batch\n", "written for",
+           info->dp_world_size, info->batch_size);
     printf(LABEL "%s\n", "stream", rp_hash128_hex(info->identity, hex));
     print_count("next row", info->next_row);
     print_contents(checkpoint);
@@ -278,8 +278,8 @@ static json_t *json_info(const struct rp_checkpoint_info *info)
     return json_pack("{s:o, s:o, s:o, s:o, s:I, s:I, s:s, s:s}", "sequence",
                      json_u64(info->sequence), "next_row", json_u64(info->next_row),
                      "contents_end_row", json_u64(info->contents_end_row), "identity",
-                     json_hash(info->identity), "world", (json_int_t)info->world, "rows",
-                     (json_int_t)info->rows, "run", info->run, "version", info->version);
+                     json_hash(info->identity), "world", (json_int_t)info->dp_world_size, "rows",
+                     (json_int_t)info->batch_size, "run", info->run, "version", info->version);
 }
 
 /* Version 2 has none of these fields. */

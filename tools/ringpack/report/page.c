@@ -271,8 +271,8 @@ static void point_line(FILE *out, const struct rp_report_point *point, bool is_m
             point->info.sequence, rp_cmd_count_text(point->info.next_row, row),
             rp_cmd_short_text((double)point->emitted, tokens), 100 * fill_of(point));
     fprintf(out, "<td>%s</td><td>%" PRIu32 " × %" PRIu32 "%s</td>",
-            rp_cmd_bytes_text(point->bytes, bytes), point->info.world, point->info.rows,
-            is_moved ? ", changed" : "");
+            rp_cmd_bytes_text(point->bytes, bytes), point->info.dp_world_size,
+            point->info.batch_size, is_moved ? ", changed" : "");
     cell(out, point->info.version);
     fputs("</tr>\n", out);
 }
@@ -293,8 +293,8 @@ static void checkpoints(FILE *out, const struct rp_report *report)
     heads(out, columns);
     for (size_t i = 0; i < report->point_count; i++) {
         const struct rp_report_point *point = &report->points[i], *before = point - 1;
-        bool is_moved = i > 0 && (before->info.world != point->info.world ||
-                                  before->info.rows != point->info.rows);
+        bool is_moved = i > 0 && (before->info.dp_world_size != point->info.dp_world_size ||
+                                  before->info.batch_size != point->info.batch_size);
         point_line(out, point, is_moved);
     }
     fputs("</table></div>\n", out);
