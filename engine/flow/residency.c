@@ -125,8 +125,7 @@ static void set_mode(struct rp_residency *r, struct rp_stretch *stretch, uint64_
         return;
     if (was == RP_READ_MAPPED)
         note_loss(r, stretch, bytes);
-    r->has_changed = true;
-    r->is_calm = false;
+    r->watcher_state = RP_WATCHER_CHANGING;
     rp_a32_store_relaxed(&stretch->mode, mode);
 }
 
@@ -207,8 +206,8 @@ static void read_in(struct rp_residency *r, struct batch *batch)
 static void end_pass(struct rp_residency *r)
 {
     judge_losses(r);
-    r->is_calm = !r->has_changed;
-    r->has_changed = false;
+    bool has_changed = r->watcher_state == RP_WATCHER_CHANGING;
+    r->watcher_state = has_changed ? RP_WATCHER_SETTLING : RP_WATCHER_CALM;
     rp_a64_store_relaxed(&r->cached_bytes, r->held_bytes);
     r->holds_all = rp_residency_holds_all(r);
 }
@@ -260,16 +259,17 @@ static uint64_t check_for_a_slice(struct rp_residency *r)
         read_in(r, &batch);
         return 0;
     }
-    uint64_t pause = spent * (r->is_calm ? CALM_SHARE : BUSY_SHARE);
-    return has_more ? pause : rp_max_u64(pause, r->is_calm ? CALM_NS : CALM_NS / 10);
+    bool is_calm = r->watcher_state == RP_WATCHER_CALM;
+    uint64_t pause = spent * (is_calm ? CALM_SHARE : BUSY_SHARE);
+    return has_more ? pause : rp_max_u64(pause, is_calm ? CALM_NS : CALM_NS / 10);
 }
 
 /* Many files may be new at once: only a calm watcher is woken for them, so that it takes no more of
  * a processor than its share. */
 static bool must_wake(const struct rp_residency *r)
 {
-    return is_stopping(r) ||
-           (r->is_calm && rp_a32_load_acquire(&r->has_new_file)); /* PAIRS new-file */
+    return is_stopping(r) || (r->watcher_state == RP_WATCHER_CALM &&
+                              rp_a32_load_acquire(&r->has_new_file)); /* PAIRS new-file */
 }
 
 static void sleep_for(struct rp_residency *r, uint64_t ns)
@@ -289,10 +289,8 @@ static void sleep_for(struct rp_residency *r, uint64_t ns)
 static void notice_new_files(struct rp_residency *r)
 {
     bool has_new_file = rp_a32_exchange_acquire(&r->has_new_file, 0); /* PAIRS new-file */
-    if (!has_new_file)
-        return;
-    r->is_calm = false;
-    r->has_changed = true;
+    if (has_new_file)
+        r->watcher_state = RP_WATCHER_CHANGING;
 }
 
 static void *watch(void *argument)
@@ -302,7 +300,7 @@ static void *watch(void *argument)
     while (!is_stopping(r)) {
         notice_new_files(r);
         uint64_t taken = rp_a64_load_relaxed(r->taken_bytes);
-        bool is_idle = r->is_calm && taken == r->taken;
+        bool is_idle = r->watcher_state == RP_WATCHER_CALM && taken == r->taken;
         r->taken = taken;
         sleep_for(r, is_idle ? CALM_NS : check_for_a_slice(r));
     }

@@ -77,6 +77,14 @@ struct rp_residency_options {
     uint64_t shared_stretches;
 };
 
+/* How settled the words are. At the end of a pass CHANGING becomes SETTLING, and SETTLING becomes
+ * CALM; a change leads to CHANGING at once.
+ *
+ *   SETTLING  no word has changed in this pass, but in the one before it, or this is the first
+ *   CHANGING  in this pass a word has changed, or a file was added
+ *   CALM      the last pass saw every file, and no word has changed since it began */
+enum rp_watcher_state { RP_WATCHER_SETTLING, RP_WATCHER_CHANGING, RP_WATCHER_CALM };
+
 struct rp_residency {
     struct rp_residency_options options;
     struct rp_resident_file *files; /* [file_count] */
@@ -104,9 +112,8 @@ struct rp_residency {
     uint64_t taken;     /* taken_bytes when it was read last */
     uint64_t page_bytes;
     uint32_t halvings; /* how often the room was halved */
-    bool has_changed;  /* in this pass a word has changed, or a file was added */
+    enum rp_watcher_state watcher_state;
     bool holds_all; /* at the end of the last pass the page cache held nearly all of the corpus */
-    bool is_calm;   /* the last pass saw every file, and no word has changed since it began */
 
     struct rp_a64 memory_bytes; /* bytes of files that are in memory (tmpfs). Writer: dispatch */
     const struct rp_a64 *taken_bytes; /* taken from files by dispatch: bounds the bytes read in */

@@ -323,11 +323,11 @@ static void a_change_ends_the_calm_at_once(void **state)
     open_residency(2 * STRETCHES, true, true);
     look(2 * STRETCHES);
     look(2 * STRETCHES);
-    assert_true(residency.is_calm);
+    assert_int_equal(residency.watcher_state, RP_WATCHER_CALM);
     rp_residency_want(stretches, 0, 1);
     look(2 * STRETCHES);
     assert_int_equal(count(RP_READ_MAPPED), 1);
-    assert_false(residency.is_calm);
+    assert_int_equal(residency.watcher_state, RP_WATCHER_CHANGING);
     rp_residency_close(&residency);
 }
 
@@ -337,7 +337,7 @@ static void start_a_calm_watcher(void)
     open_without_file(FILE_BYTES, 2 * STRETCHES, true, true);
     fake.missing[0] = 0;
     rp_residency_poll(&residency);
-    assert_true(residency.is_calm);
+    assert_int_equal(residency.watcher_state, RP_WATCHER_CALM);
     residency.taken = rp_a64_load_relaxed(&taken);
     rp_residency_start(&residency);
     assert_non_null(stretches = add_file(0, FILE_BYTES));
@@ -369,7 +369,7 @@ static void a_new_file_behind_the_watcher_is_looked_at(void **state)
     open_without_file(FILES * FILE_BYTES, FILES * STRETCHES, true, true);
     assert_non_null(add_file(1, FILE_BYTES));
     look(FILES * STRETCHES);
-    assert_true(residency.is_calm);
+    assert_int_equal(residency.watcher_state, RP_WATCHER_CALM);
     fake.missing[0] = 0;
     residency.at_file = 1;
     residency.at_stretch = 1;
