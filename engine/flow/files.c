@@ -71,7 +71,7 @@ void rp_files_close(struct rp_files *files)
     if (!files->files)
         return;
     rp_residency_close(&files->residency);
-    if (files->has_mappings)
+    if (files->state != RP_FILES_READ)
         unmap_all(files);
     uint32_t count = files->descriptors.list ? 0 : rp_corpus_data_count(files->corpus);
     for (uint32_t i = 0; i < count; i++)
@@ -177,7 +177,7 @@ static int open_file(struct rp_files *files, uint32_t shard, struct rp_error *er
     file->alignment = file->checked ? RP_BLOCK_BYTES : file->object.alignment;
     RP_ASSERT(file->object.alignment <= RP_BLOCK_BYTES);
     rp_descriptors_add(&files->descriptors, shard);
-    if (files->adapts)
+    if (files->state == RP_FILES_ADAPT)
         watch_file(files, shard);
     return 0;
 }
@@ -298,7 +298,6 @@ int rp_files_map(struct rp_files *files, struct rp_error *error)
                        "the limit of open files leaves %" PRIu32 " for %" PRIu32 " shards",
                        files->descriptors.open_max, count);
     int code = rp_mapped_check_room(rp_corpus_local_count(files->corpus), error);
-    files->has_mappings = true;
     for (uint32_t i = 0; i < count && code >= 0; i++) {
         code = files->files[i].is_open || is_object(files, i) ? 0 : open_file(files, i, error);
         if (code >= 0 && !is_object(files, i))
@@ -306,7 +305,8 @@ int rp_files_map(struct rp_files *files, struct rp_error *error)
     }
     if (code < 0)
         unmap_all(files);
-    files->are_mapped = code >= 0;
+    else
+        files->state = RP_FILES_MAPPED;
     return code;
 }
 
@@ -370,7 +370,7 @@ static void stop_adapting(struct rp_files *files, const struct rp_flow_options *
         close_object(files, i);
     }
     rp_residency_close(&files->residency);
-    files->adapts = false;
+    files->state = RP_FILES_READ;
 }
 
 static uint64_t count_stretches(const struct rp_files *files)
@@ -398,7 +398,7 @@ bool rp_files_adapt(struct rp_files *files, const struct rp_flow_options *option
     int code = rp_residency_open(&files->residency, &residency, count, &files->taken_bytes, why);
     if (code < 0)
         return false;
-    files->adapts = files->has_mappings = true;
+    files->state = RP_FILES_ADAPT;
     files->o_direct = !options->may_buffer;
     /* packer processes have the mappings that there are when they are forked */
     for (uint32_t i = 0; i < count && code >= 0 && options->packer_processes; i++)
@@ -427,9 +427,9 @@ void rp_files_read_ahead(const struct rp_files *files, const struct rp_transfer 
 
 bool rp_files_have_hashes(const struct rp_files *files)
 {
-    bool any = files->adapts && files->verify_blocks; /* they are opened later */
-    for (uint32_t i = 0; files->has_mappings && !any && i < rp_corpus_data_count(files->corpus);
-         i++)
+    bool any = files->state == RP_FILES_ADAPT && files->verify_blocks; /* they are opened later */
+    for (uint32_t i = 0;
+         files->state != RP_FILES_READ && !any && i < rp_corpus_data_count(files->corpus); i++)
         any = files->files[i].map && files->files[i].checked;
     return any;
 }

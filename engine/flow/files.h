@@ -51,6 +51,14 @@ struct rp_file {
     uint64_t last_ticket;  /* while it is there: the last ticket that uses it */
 };
 
+/* How the files of a flow are read. Written by files.c, before the stages start.
+ *
+ *   READ    no file is mapped. rp_files_map: MAPPED; rp_files_adapt: ADAPT
+ *   MAPPED  all files are mapped, and only objects are read
+ *   ADAPT   the read mode is chosen for each stretch, and a file is mapped when it is opened.
+ *           If one that packer processes need cannot be opened: READ */
+enum rp_files_state { RP_FILES_READ, RP_FILES_MAPPED, RP_FILES_ADAPT };
+
 struct rp_files {
     const struct rp_corpus *corpus;
     const struct rp_io_method *method;
@@ -58,10 +66,8 @@ struct rp_files {
     struct rp_file *files;  /* [shards of the corpus] */
     struct rp_descriptors descriptors;
     bool o_direct, verify_blocks;
-    bool has_mappings; /* a file is mapped, or was until the mapping of another failed */
-    bool are_mapped;   /* all files are mapped, and none is read */
-    bool has_objects;  /* some shards are objects, not files */
-    bool adapts;       /* the read mode is chosen for each stretch */
+    enum rp_files_state state;
+    bool has_objects; /* some shards are objects, not files */
     struct rp_residency residency;
     /* Files without hashes whose tokens were used since they were last checked. */
     uint32_t *to_revalidate, to_revalidate_count;
@@ -154,12 +160,13 @@ RP_MUST_CHECK int rp_files_map(struct rp_files *files, struct rp_error *error);
 /** Are all shards mapped, and none read? */
 static inline bool rp_files_are_mapped(const struct rp_files *files)
 {
-    return files->are_mapped && !files->has_objects;
+    return files->state == RP_FILES_MAPPED && !files->has_objects;
 }
 /** Does the page cache hold all files, as far as is known? */
 static inline bool rp_files_are_cached(const struct rp_files *files)
 {
-    return files->are_mapped || (files->adapts && rp_residency_holds_all(&files->residency));
+    return files->state == RP_FILES_MAPPED ||
+           (files->state == RP_FILES_ADAPT && rp_residency_holds_all(&files->residency));
 }
 /** From now on choose the read mode for each stretch of each file. If that is impossible, returns
  * false with the reason in *why. To be called before any file is open. */

@@ -15,7 +15,8 @@
  * other mode it counts as used. */
 static bool is_reading(const struct rp_flow *flow)
 {
-    return !flow->files.adapts || rp_a64_load_relaxed(&flow->files.buffered_bytes) ||
+    return flow->files.state != RP_FILES_ADAPT ||
+           rp_a64_load_relaxed(&flow->files.buffered_bytes) ||
            rp_a64_load_relaxed(&flow->files.direct_bytes);
 }
 

@@ -22,14 +22,14 @@ bool rp_flow_is_mapped(const struct rp_flow *flow)
     uint64_t taken = rp_a64_load_relaxed(&files->taken_bytes);
     uint64_t read = rp_a64_load_relaxed(&files->buffered_bytes) +
                     rp_a64_load_relaxed(&files->direct_bytes);
-    return files->adapts ? (taken ? read < taken / 2 : flow->options.mapped)
-                         : rp_files_are_mapped(files);
+    return files->state == RP_FILES_ADAPT ? (taken ? read < taken / 2 : flow->options.mapped)
+                                          : rp_files_are_mapped(files);
 }
 
 struct rp_flow_page_cache rp_flow_page_cache(const struct rp_flow *flow)
 {
     const struct rp_residency *r = &flow->files.residency;
-    if (!flow->files.adapts)
+    if (flow->files.state != RP_FILES_ADAPT)
         return (struct rp_flow_page_cache){.is_watched = false};
     return (struct rp_flow_page_cache){.is_watched = true,
                                        .corpus_bytes = r->options.corpus_bytes,

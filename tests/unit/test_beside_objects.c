@@ -102,7 +102,7 @@ static void run(struct rp_flow_options *options, struct rp_flow_counts *counts)
     options->page_cache = &page_cache;
     stream_open(&s, &kit, options, RP_DTYPE_I64, 0, 1);
     const struct rp_files *files = &s.flow->files;
-    assert_int_equal(files->adapts, options->adapts);
+    assert_int_equal(files->state == RP_FILES_ADAPT, options->adapts);
     assert_false(rp_files_are_mapped(files));
     /* a flow that adapts knows it after the first pass of its watcher */
     assert_int_equal(rp_files_are_cached(files), options->mapped && !options->adapts);

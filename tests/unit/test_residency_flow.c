@@ -68,7 +68,7 @@ static void run_with_flips(struct stream *s, uint64_t seed)
     pthread_t flipper;
     flips.flow = s->flow;
     rp_a32_store_relaxed(&flips.stop, 0);
-    assert_true(s->flow->files.adapts);
+    assert_int_equal(s->flow->files.state, RP_FILES_ADAPT);
     stream_start(s);
     assert_int_equal(pthread_create(&flipper, NULL, flip, &seed), 0);
     run_to_end(s);
@@ -135,7 +135,7 @@ static void run_direct(const struct rp_page_cache *page_cache, bool adapts)
     options.page_cache = page_cache;
     struct stream s;
     stream_open(&s, &kit, &options, RP_DTYPE_I64, 0, 1);
-    assert_int_equal(s.flow->files.adapts, adapts);
+    assert_int_equal(s.flow->files.state == RP_FILES_ADAPT, adapts);
     stream_start(&s);
     run_to_end(&s);
     check_all_came(&s);
@@ -178,7 +178,7 @@ static void what_keeps_a_flow_from_adapting_is_logged_with_its_hint(void **state
     stream_open(&s, &kit, &options, RP_DTYPE_I64, 0, 1);
     const char *heard = log_heard();
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    assert_false(s.flow->files.adapts);
+    assert_int_not_equal(s.flow->files.state, RP_FILES_ADAPT);
     assert_non_null(strstr(heard, "there are not two descriptors for each of 2 token files; "
                                   "raise the limit of open files (`ulimit -n`)"));
     stream_close(&s);
