@@ -95,7 +95,6 @@ struct rp_saver {
     bool has_thread;           /* otherwise the save is done on the engine's thread */
     enum rp_saver_state state; /* never ahead of `reached` */
     uint64_t began_ns;
-    bool is_refused;       /* not begun, because the position of a seat is unknown */
     struct rp_far_row far; /* the cut of the save that is due, if the cut is far */
     void *newest_token;    /* the state token of the newest checkpoint; NULL: not known */
     size_t newest_bytes;

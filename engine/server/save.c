@@ -287,8 +287,9 @@ static void log_save(const struct rp_saver *saver, bool continues)
                      continues ? ", the stream continues" : "", saver->error.message);
 }
 
-/* The result of the save is known: record it, log it, and answer the peers that requested it. */
-static void report_save(struct rp_engine *engine)
+/* The result of the save is known: record it, log it, and answer the peers that requested it.
+ * `is_refused`: it was not begun, because the position of a seat is unknown. */
+static void report_save(struct rp_engine *engine, bool is_refused)
 {
     struct rp_engine_life *life = &engine->life;
     struct rp_saver *saver = &engine->saving.saver;
@@ -301,7 +302,7 @@ static void report_save(struct rp_engine *engine)
         rp_saving_set_newest(&engine->saving, saver->token, saver->token_bytes, saver->path);
         saver->token = NULL;
     }
-    if (saver->is_refused) /* the save before this one remains the last */
+    if (is_refused) /* the save before this one remains the last */
         fail_end(life, saver->bad_code, &saver->bad_error);
     else
         fail_end(life, saver->code, &saver->error);
@@ -343,7 +344,7 @@ static bool begin_save(struct rp_engine *engine)
     saver->began_ns = rp_now_ns();
     fill_info(engine);
     int code = check_positions(&engine->delivery, &saver->error);
-    saver->is_refused = code < 0;
+    bool is_refused = code < 0;
     if (code == 0)
         code = take_state(engine, cut);
     if (code == 0) {
@@ -357,7 +358,7 @@ static bool begin_save(struct rp_engine *engine)
         code = start_saver(engine, consumed);
     if (code < 0) { /* else the saver's thread has these fields from now on */
         saver->code = code;
-        report_save(engine);
+        report_save(engine, is_refused);
         forget_save(saver);
     }
     rp_engine_schedule_save(engine);
@@ -464,7 +465,7 @@ static void advance_save(struct rp_engine *engine)
         rp_flow_release_hold(engine->delivery.flow);
         break;
     case RP_SAVER_SAVED:
-        report_save(engine);
+        report_save(engine, false);
         break;
     case RP_SAVER_DONE:
         if (saver->has_thread)
