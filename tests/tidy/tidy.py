@@ -25,6 +25,9 @@ RULES["words"] = (words.check, words.CONTROLS)
 
 FILE_LINES = 500
 FUNCTION_LINES = 70
+PARAMETERS = 6
+# The call of the ABI, a callback of libmicrohttpd, and one with two results and a token
+MORE_PARAMETERS = ("rp_contract_agree", "serve", "rp_planner_token_resume")
 CELL = 110  # characters of a cell in tables of tests/*.md and bench, without names in backticks
 
 
@@ -60,6 +63,20 @@ def function_size(files):
                     count = node.end_lineno - node.lineno + 1
                     if count > FUNCTION_LINES:
                         yield Finding(path, node.lineno, f"a function of {count} lines")
+
+
+@rule({"engine/a.c": f"int f(int a{', int b' * PARAMETERS})\n{{\n}}\n"})
+def parameters(files):
+    """Functions of the engine and the program; more arguments are a struct with a name."""
+    pattern = re.compile(r"^\w[^\n;{}()=#]*?\b(\w+)\(([^;{}]*?)\)\n\{", re.M)
+    for path, text in files.items():
+        if path.endswith((".c", ".h")) and path.startswith(("engine/", "tools/ringpack/")):
+            code = code_of(text)
+            for match in pattern.finditer(code):
+                count = re.sub(r"\([^()]*\)", "", match[2]).count(",") + 1
+                if count > PARAMETERS and match[1] not in MORE_PARAMETERS:
+                    yield Finding(path, code.count("\n", 0, match.start()) + 1,
+                                  f"{match[1]} has {count} parameters, at most {PARAMETERS}")
 
 
 def column_limit(files):
