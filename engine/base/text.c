@@ -134,6 +134,20 @@ int rp_text_compare(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+size_t rp_text_sort(char **texts, size_t count)
+{
+    size_t kept = 0;
+    if (count > 1)
+        qsort(texts, count, sizeof *texts, rp_text_compare);
+    for (size_t i = 0; i < count; i++) {
+        if (kept > 0 && !strcmp(texts[kept - 1], texts[i]))
+            free(texts[i]);
+        else
+            texts[kept++] = texts[i];
+    }
+    return kept;
+}
+
 size_t rp_text_stem(const char *text, const char *suffix)
 {
     return strlen(text) - (rp_text_has_suffix(text, suffix) ? strlen(suffix) : 0);

@@ -35,6 +35,8 @@ void rp_text_millionths(uint64_t number, char *text, size_t bytes);
 bool rp_text_has_suffix(const char *text, const char *suffix);
 /** Compare two elements of an array of texts bytewise, for qsort. */
 int rp_text_compare(const void *a, const void *b);
+/** Sort texts bytewise, and free those that are repetitions. Returns the number that is left. */
+size_t rp_text_sort(char **texts, size_t count);
 /** The bytes of a text without `suffix`, if it has that; else all of its bytes. */
 size_t rp_text_stem(const char *text, const char *suffix);
 

@@ -189,21 +189,12 @@ static int expand_escaped(struct rp_config_source *found, const char *pattern, c
     return code;
 }
 
-/* Sort shards [first, count) and remove repetitions, which occur where an index and its token file
- * both match. */
+/* Sort the shards from `first` on. Repetitions occur where an index and its token file both match.
+ */
 static void tidy_matches(struct rp_config_source *found, uint32_t first)
 {
-    uint32_t kept = first;
-    if (found->shard_count > first)
-        qsort(found->shards + first, found->shard_count - first, sizeof *found->shards,
-              rp_text_compare);
-    for (uint32_t i = first; i < found->shard_count; i++) {
-        if (kept > first && !strcmp(found->shards[kept - 1], found->shards[i]))
-            free(found->shards[i]);
-        else
-            found->shards[kept++] = found->shards[i];
-    }
-    found->shard_count = kept;
+    uint32_t count = found->shard_count - first;
+    found->shard_count = first + (uint32_t)rp_text_sort(found->shards + first, count);
 }
 
 static int expand_glob(struct rp_config_source *found, const char *pattern, struct rp_error *error)

@@ -35,16 +35,7 @@ int rp_paths_add(struct rp_paths *paths, const char *path, struct rp_error *erro
 
 void rp_paths_sort(struct rp_paths *paths)
 {
-    size_t kept = 0;
-    if (paths->count > 1)
-        qsort(paths->paths, paths->count, sizeof *paths->paths, rp_text_compare);
-    for (size_t i = 0; i < paths->count; i++) {
-        if (kept > 0 && !strcmp(paths->paths[kept - 1], paths->paths[i]))
-            free(paths->paths[i]);
-        else
-            paths->paths[kept++] = paths->paths[i];
-    }
-    paths->count = kept;
+    paths->count = rp_text_sort(paths->paths, paths->count);
 }
 
 void rp_paths_release(struct rp_paths *paths)
