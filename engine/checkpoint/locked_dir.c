@@ -260,10 +260,10 @@ int rp_locked_dir_begin(struct rp_locked_dir *locked, const struct rp_checkpoint
     return 0;
 }
 
-int rp_locked_dir_open(struct rp_locked_dir *locked, const struct rp_checkpoint_place *place,
-                       bool make, struct rp_error *error)
+int rp_locked_dir_open(struct rp_locked_dir *locked, const char *path, struct rp_error *error)
 {
-    int code = rp_locked_dir_begin(locked, place, make, error);
+    const struct rp_checkpoint_place place = {.path = path, .keep = RP_LOCKED_DIR_KEEP_MIN};
+    int code = rp_locked_dir_begin(locked, &place, false, error);
     if (code < 0)
         return code;
     code = rp_trial_finish(&locked->trial, error);

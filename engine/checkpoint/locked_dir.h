@@ -53,9 +53,8 @@ struct rp_locked_dir {
 RP_MUST_CHECK int rp_locked_dir_begin(struct rp_locked_dir *locked,
                                       const struct rp_checkpoint_place *place, bool make,
                                       struct rp_error *error);
-/** Begin, and finish the trial write. */
-RP_MUST_CHECK int rp_locked_dir_open(struct rp_locked_dir *locked,
-                                     const struct rp_checkpoint_place *place, bool make,
+/** Begin in a directory that exists, and finish the trial write. */
+RP_MUST_CHECK int rp_locked_dir_open(struct rp_locked_dir *locked, const char *path,
                                      struct rp_error *error);
 /** Also closes a handle whose opening failed half-way. */
 void rp_locked_dir_close(struct rp_locked_dir *locked);

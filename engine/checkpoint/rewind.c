@@ -125,8 +125,7 @@ static int rename_later_ones(struct rp_locked_dir *locked, const struct rp_listi
 int rp_checkpoint_rewind(const char *directory, uint64_t sequence, struct rp_error *error)
 {
     struct rp_locked_dir locked; /* no engine can write here until it is closed */
-    const struct rp_checkpoint_place place = {.path = directory, .keep = RP_LOCKED_DIR_KEEP_MIN};
-    int code = rp_locked_dir_open(&locked, &place, false, error);
+    int code = rp_locked_dir_open(&locked, directory, error);
     if (code < 0)
         return code;
     struct rp_listing listing;

@@ -283,8 +283,7 @@ static int try_new_directory(char *name, struct rp_error *error)
     struct rp_locked_dir locked;
     if (!mkdtemp(name))
         return rp_file_fail(error, name, "make a directory");
-    const struct rp_checkpoint_place place = {.path = name, .keep = RP_LOCKED_DIR_KEEP_MIN};
-    int code = rp_locked_dir_open(&locked, &place, false, error);
+    int code = rp_locked_dir_open(&locked, name, error);
     if (code == 0)
         rp_locked_dir_close(&locked);
     rp_locked_dir_remove(name);
