@@ -75,7 +75,7 @@ static uint8_t *mapping_of(const struct rp_shard *shard)
 
 void load_shards(struct bench *b)
 {
-    uint32_t count = rp_corpus_shard_count(b->corpus);
+    uint32_t count = rp_corpus_data_count(b->corpus);
     b->shards = rp_calloc(count, sizeof *b->shards);
     for (uint32_t i = 0; b->shards && i < count; i++) {
         const struct rp_shard *shard = rp_corpus_shard(b->corpus, i);

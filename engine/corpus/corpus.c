@@ -19,10 +19,6 @@ char *rp_corpus_object_id(const struct rp_shard *shard)
     return shard->url ? rp_url_id(shard->url) : strdup("");
 }
 
-uint32_t rp_corpus_shard_count(const struct rp_corpus *corpus)
-{
-    return corpus->shard_count;
-}
 struct rp_fingerprint rp_corpus_fingerprint(const struct rp_corpus *corpus)
 {
     return corpus->fingerprint;

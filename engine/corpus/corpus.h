@@ -279,7 +279,6 @@ struct rp_shard {
     uint64_t idx_mtime_ns;                   /* listed: of its .idx in the index; 0: not known */
     const struct rp_index_segment *segment;  /* has its documents */
 };
-uint32_t rp_corpus_shard_count(const struct rp_corpus *corpus);
 /** Number of data files: the shards, and the files of side columns, whose numbers follow the
  * shards' (sides.h). */
 uint32_t rp_corpus_data_count(const struct rp_corpus *corpus);

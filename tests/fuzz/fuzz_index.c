@@ -136,7 +136,7 @@ static void check_source(const struct rp_corpus *corpus, uint32_t s, bool is_men
         FUZZ_REQUIRE(path[0] != 0);
         if (!fuzz_accepted(code, &error))
             continue;
-        FUZZ_REQUIRE(length == extent.tokens && extent.shard < rp_corpus_shard_count(corpus));
+        FUZZ_REQUIRE(length == extent.tokens && extent.shard < rp_corpus_data_count(corpus));
         const struct rp_shard *shard = rp_corpus_shard(corpus, extent.shard);
         FUZZ_REQUIRE(
             rp_range_inside(extent.byte_offset, extent.tokens * extent.width, shard->bytes));

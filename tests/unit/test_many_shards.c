@@ -55,7 +55,7 @@ static void count_calls(enum rp_format format, uint32_t shards, unsigned *open_c
     if (code < 0)
         fail_msg("%s", error.message);
     assert_int_equal(rp_mapped_count(), 0);
-    assert_int_equal(rp_corpus_shard_count(corpus), shards);
+    assert_int_equal(rp_corpus_data_count(corpus), shards);
     system_spoil(NULL, UINT32_MAX, 0, EIO);
     rp_corpus_close(corpus);
     *close_calls = system_mend();
