@@ -280,7 +280,7 @@ def test_groups_of_a_launchers_ranks(monkeypatch):
     [
         ({"cp_size": 2}, {}, "which process of its group"),
         ({"cp_size": 2, "cp_rank": 2}, {}, "cp_rank 2 of cp_size 2"),
-        ({"cp_size": 2, "cp_rank": -1}, {}, "cp_rank -1 of cp_size 2"),
+        ({"cp_size": 2, "cp_rank": -1}, {}, "cp_rank is -1: expected 0 or more"),
         ({"cp_size": 0}, {}, "cp_size is 0"),
         ({"cp_size": -2, "cp_rank": 0}, {}, "cp_size is -2"),
         ({"cp_rank": 1}, {}, "cp_rank 1 of cp_size 1"),

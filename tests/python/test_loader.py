@@ -241,7 +241,7 @@ def test_torch(make, expected):
                                                       "did you mean maxtext?"),
         ({"packing": "tight"}, ringpack.ConfigError, "packing"),
         ({"corpus": "/nowhere/a"}, ringpack.RingpackError, "/nowhere/a"),
-        ({"batch_size": 0}, ringpack.ConfigError, "batch_size"),
+        ({"batch_size": 0}, ringpack.UsageError, "batch_size is 0: expected 1 or more"),
     ],
 )
 def test_the_engines_refusal_is_the_exception(make, changes, error, text):

@@ -31,7 +31,7 @@ def hidden(text: str) -> str:
 
 def option_text(value: Any) -> str:
     """A config value as the program reads it: mappings as JSON, which is YAML."""
-    if isinstance(value, bool):
+    if is_flag(value):
         return "true" if value else "false"
     is_list = isinstance(value, (set, Sequence)) and not isinstance(value, (str, bytes))
     if isinstance(value, Mapping) or (is_list and any(isinstance(x, Mapping) for x in value)):
@@ -80,23 +80,32 @@ def plain(value: Any) -> Any:
     return value
 
 
+def refused(name: str, value: Any, expected: str, kind: type[Exception] = TypeError) -> Exception:
+    return kind(f"{name} is {hidden(repr(value))}: expected {expected}")
+
+
 def whole(name: str, value: Any) -> Optional[int]:
     """None, or a number that is whole, whosever type it has."""
     try:
-        return None if value is None else operator.index(value)
+        if not is_flag(value):
+            return None if value is None else operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} is {hidden(repr(value))}: expected a whole number") from None
+        pass
+    raise refused(name, value, "a whole number")
 
 
-def check_form(return_type: str, pin_memory: bool, keep: int) -> None:
+def is_flag(value: Any) -> bool:
+    kind = type(value)
+    return kind is bool or (kind.__module__ == "numpy" and kind.__name__ in ("bool", "bool_"))
+
+
+def check_form(return_type: str, pin_memory: Optional[bool] = None) -> None:
     if return_type not in KINDS:
         raise ValueError(f"return_type is {return_type!r}: expected one of {', '.join(KINDS)}")
     if return_type == "jax":
         import_jax()
     if pin_memory and return_type != "torch":
         raise ValueError("pin_memory=True needs return_type='torch'")
-    if (whole("keep", keep) or 0) < 1:
-        raise ValueError(f"keep is {keep}: expected 1 or more")
 
 
 def check_device(given: Any, return_type: str, copy: Optional[bool], static: bool) -> Any:
@@ -112,7 +121,7 @@ def check_device(given: Any, return_type: str, copy: Optional[bool], static: boo
     if static and copy:
         raise ValueError("copy=True gives tensors that last, and static=True the same ones again")
     try:
-        device = import_torch().device(given)
+        device = import_torch().device(str(given) if is_flag(given) else given)  # True is no 1
     except (RuntimeError, TypeError) as failure:
         raise ValueError(f"device is {given!r}: {failure}") from None
     if device.type not in ("cpu", "cuda"):
@@ -187,13 +196,10 @@ def digest_file(
     folder: Optional[FilePath], steps: int, rank: int, world: int
 ) -> dict[str, Union[str, int, None]]:
     """Options of the file of digests of a rank: in a folder, which is made; None: none."""
-    every = whole("digest_steps", steps)
-    if every is None or not 0 < every < 2**32:
-        raise ValueError(f"digest_steps is {steps!r}: expected 1 or more")
     if folder is None:
         return {"digest_log": None, "digest_steps": 0}
     path = os.path.abspath(os.path.join(folder, f"rank-{rank:05}-of-{world:05}.jsonl"))
-    return {"digest_log": path, "digest_steps": every}
+    return {"digest_log": path, "digest_steps": steps}
 
 
 def working_folder() -> Optional[str]:

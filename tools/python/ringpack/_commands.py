@@ -180,14 +180,20 @@ def _absolute(source: Source) -> Any:
     if not isinstance(source, Mapping):
         return _absolute_path(source)
     made: dict[str, Any] = plain(source)
-    if "path" in made:
-        made["path"] = _absolute_path(made["path"])
-    if "shards" in made:
-        shards = [made["shards"]] if isinstance(made["shards"], str) else made["shards"]
-        made["shards"] = [_absolute_path(shard) for shard in shards]
+    for key in {"path", "shards"} & made.keys():
+        value = made[key]
+        is_list = isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
+        made[key] = [_absolute_path(path) for path in value] if is_list else _absolute_path(value)
+        if not made[key]:
+            raise UsageError(f"corpus: {key} of a source is an empty list: expected paths")
     return made
 
 
 def _absolute_path(path: FilePath) -> str:
+    if not isinstance(path, (str, os.PathLike)) or "\0" in os.fspath(path):
+        raise UsageError(
+            f"corpus: a source has {hidden(repr(path))}: expected a path",
+            'Loader(corpus={"path": "corpus", "weight": 2})',
+        )
     text = os.fspath(path)
     return text if "://" in text else os.path.abspath(text)

@@ -11,7 +11,6 @@ caller's; only the slices of rows of the last process, whose chunks are neighbou
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
-from ._arguments import whole
 from ._boundaries import ends_of
 from ._views import FLAT, ONE_ROW, import_jax, import_torch
 from .errors import UsageError
@@ -237,15 +236,12 @@ def wishes_of(
     """place: number in the context-parallel group, and its size."""
     if split not in SPLITS:
         raise ValueError(f"cp_split is {split!r}: expected one of {', '.join(SPLITS)}")
-    ignore_index, heads = whole("ignore_index", ignore_index), whole("mtp", mtp)
     if label_dtype not in (None, "i32", "i64"):
         raise ValueError(f"label_dtype is {label_dtype!r}: expected 'i32' or 'i64'")
     if ignore_index is not None and not -(2**31) <= ignore_index < 0:
         raise ValueError(
             f"ignore_index is {ignore_index}: expected -2147483648 to -1, which no token has"
         )
-    if heads is not None and heads < 1:
-        raise ValueError(f"mtp is {heads}: expected 1 or more labels for each token")
     rank, size = place
     slices = Split(size, rank, split) if size > 1 else None
-    return Wishes(slices, ignore_index, label_dtype, 1 if heads is None else heads)
+    return Wishes(slices, ignore_index, label_dtype, 1 if mtp is None else mtp)

@@ -58,4 +58,6 @@ def nanoseconds(seconds: Optional[float]) -> int:
     """As the library takes a timeout: 0 is its default, UINT64_MAX its "for ever"."""
     if seconds is None:
         return 0
-    return 2**64 - 1 if seconds == float("inf") else max(1, int(seconds * 1e9))
+    if seconds >= 2**64 / 1e9:
+        return 2**64 - 1
+    return max(1, int(seconds * 1e9))

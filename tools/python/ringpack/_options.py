@@ -255,7 +255,7 @@ class CheckpointOptions(TypedDict, total=False):
 class AlertOptions(TypedDict, total=False):
     """Keys of alerts."""
 
-    alert_command: Union[str, Sequence[str]]
+    alert_command: Union[FilePath, Sequence[FilePath]]
     """program run at each alert, with its arguments, without a shell; RINGPACK_ALERT... say
     why"""
     alert_starved_ms: Number

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Optional
 from ._arguments import Corpus, FilePath, digest_file, option_text
 from ._client import Client
 from ._commands import Command, ServeCommand, engine_commands
-from ._engine import ask_contract, run_program
+from ._engine import ask_contract, place_given, run_program
 from ._log import logger
 from ._ranks import ALONE, Ranks, ask_frameworks, find_ranks, settle_ranks
 from .errors import PASSING, CheckpointMismatchError, EngineGoneError, UsageError
@@ -35,18 +35,22 @@ _named: "weakref.WeakValueDictionary[str, Placed]" = weakref.WeakValueDictionary
 _described: set[str] = set()  # names that loaders of this process have had, dead ones too
 
 
+def _taken(group: Any, arguments: Mapping[str, Any]) -> Any:
+    return group(**{name: arguments[name] for name in group._fields})
+
+
 class RankGiven(NamedTuple):
     dp_rank: Optional[int]
     dp_world_size: Optional[int]
     replica: Optional[int]
     consumers_per_rank: Optional[int]
-    cp_size: Optional[int] = None
-    cp_rank: Optional[int] = None
+    cp_size: Optional[int]
+    cp_rank: Optional[int]
 
 
 class Digests(NamedTuple):
-    folder: Optional[FilePath]
-    steps: int
+    digest_log: Optional[FilePath]
+    digest_steps: int
 
 
 class Given(NamedTuple):
@@ -65,12 +69,30 @@ class Given(NamedTuple):
     digests: Digests
     options: Mapping[str, Any]
 
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any], keys: Mapping[str, Any]) -> "Given":
+        """keys: the options, as completed for the engine."""
+        names = "run", "run_dir", "config", "corpus", "program"
+        run, run_dir = place_given(*(arguments[name] for name in names))
+        groups = {"ranks": _taken(RankGiven, arguments), "digests": _taken(Digests, arguments)}
+        own = {**arguments, **groups, "run": run, "run_dir": run_dir, "options": keys}
+        made: Given = _taken(cls, own)
+        return made
+
     def describes(self) -> bool:
         return self.config is not None or self.corpus is not None or "streams" in self.options
 
     def find_ranks(self) -> Ranks:
         rank, world, replica, consumers_per_rank, *group = self.ranks
         return find_ranks(rank, world, os.environ, replica, consumers_per_rank, *group)
+
+    def expectations(self) -> dict[str, int]:
+        """The geometry that an engine must have; 0: any."""
+        names = self.options.keys()
+        return {
+            "rows": 0 if "streams" in names else self.batch_size or 0,
+            "seq_len": 0 if {"streams", "stages"} & names else self.seq_len or 0,
+        }
 
 
 def name_stream(description: str) -> str:

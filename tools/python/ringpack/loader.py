@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from ._arguments import PARAMETERS, Corpus, FilePath, check_device, check_form
 from ._arguments import check_needs_no_engine, monitor_of, take_newer, tell_older_keys
-from ._arguments import whole, working_folder
+from ._arguments import working_folder
 from ._attached import SILENCE_S, one_thread
+from ._checks import checked
 from ._client import END, Client
-from ._engine import place_given
 from ._form import add_defaults
 from ._lease import ONE_LOCAL, getrefcount
 from ._log import logger
 from ._made import wishes_of
 from ._passes import restart_of
-from ._placement import Digests, Given, RankGiven
+from ._placement import Given
 from ._ranks import Ranks
 from ._streams import Streamed
 from ._views import import_torch
@@ -34,7 +34,10 @@ AGAIN = object()
 """Returned by a wait if a signal handler loaded another position meanwhile."""
 
 
-_OF_LENGTHS = {"streams", "stages"}  # keys that may give an engine rows of another seq_len
+class _Alias(str):
+    """The name of a type, in place of its parts."""
+
+    __repr__ = str.__str__
 
 
 class _Signature:
@@ -44,7 +47,15 @@ class _Signature:
         import inspect
 
         signature = inspect.signature(owner.__init__)
-        return signature.replace(parameters=[*signature.parameters.values()][1:])
+        aliases = {
+            Optional[FilePath]: _Alias("Optional[FilePath]"),
+            Optional[Corpus]: _Alias("Optional[Corpus]"),
+        }
+        short = [
+            parameter.replace(annotation=aliases.get(parameter.annotation, parameter.annotation))
+            for parameter in [*signature.parameters.values()][1:]
+        ]
+        return signature.replace(parameters=short)
 
 
 class Loader(Streamed):
@@ -55,18 +66,21 @@ class Loader(Streamed):
     an engine as a child, which ends with this process, however this process ends. On a node with
     several local ranks, the first one starts the engine and the others attach to it.
 
-    Parameters
-    ----------
+    What to read
+    ------------
     config: path of a YAML config; describes an engine that is started here. UsageError with corpus.
-    run: name of the run. Default: from the config, else a name made from this process, or from the
-        job and the stream.
-    run_dir: folder of the engine's socket. Default: from the config, else the engine's default.
     corpus: a path, a list of paths, or of dicts with the keys of a source of the config. UsageError
         for rows in memory (a Dataset, a DataFrame, ...).
     seq_len: tokens per row, of the first stage. CheckpointMismatchError if the engine has another
         one, unless `stages` or `streams` are given here: where a config file has stages that change
         it, leave it out.
     batch_size: rows per batch of this rank. CheckpointMismatchError if the engine has another one.
+    options: all other keys of the config (seed=1, packing="best_fit", num_epochs=3, ...), for an
+        engine that is started here, and its accept_weights=True, fresh=True, state="FILE" and
+        start_step=N: _options.py has their types, `ringpack help serve` their effects.
+
+    Place of this process in its job
+    --------------------------------
     dp_rank, dp_world_size: rank, and number of ranks; both or neither (UsageError). Default: from
         the launcher, torch.distributed or jax.distributed, else 0 of 1.
     consumers_per_rank: number of processes of this node that need every batch of this rank, as
@@ -83,6 +97,9 @@ class Loader(Streamed):
         which each process has an early and a late one. "document" needs align, a multiple of
         2 * cp_size, which an engine that is described by corpus gets by default. Default: "row",
         and "document" with profile="megatron_thd", which takes no other (UsageError).
+
+    Form of batches
+    ---------------
     profile: "hf", "trl", "pairs", "megatron", "megatron_rows", "megatron_thd", "olmo", "grain",
         "torchtitan" or "maxtext": names and shapes of a batch for this framework
         (ringpack.profiles); "min" or "full": the names of Batch; sections adds others. Default:
@@ -92,21 +109,24 @@ class Loader(Streamed):
     return_type: "numpy" (default): ``batch[name]`` is a read-only array without a copy; "torch": a
         tensor, a copy that is yours; "jax": an array of JAX. ValueError for another word.
     flat: True: views are 1-D, over the whole batch; False (default): (batch_size, seq_len).
-    pin_memory: page-lock the ring, for copies to a GPU with non_blocking=True. Default: with
-        return_type="torch", once torch uses a GPU. ValueError if True without return_type="torch".
     copy: True: batches are dicts of arrays or tensors in memory of their own, which are yours, for
         frameworks that change or hold them. False: tensors are views of the ring, as arrays are,
         for loops that only read them: writing into one kills the process. Default: see return_type.
-    ignore_index: label of a position without one, in place of -100, negative. ValueError.
-    label_dtype: "i32" or "i64": type of the labels. Default: as input_ids. ValueError.
-    mtp: number of labels of each token (1): `labels_2` has the token after the next one of the
-        same fragment, and so on; -100 past its end, or with label_across_cuts past the token after
-        a cut. ValueError below 1.
+    pin_memory: page-lock the ring, for copies to a GPU with non_blocking=True. Default: with
+        return_type="torch", once torch uses a GPU. ValueError if True without return_type="torch".
     device: "cuda", "cuda:N", a torch.device, or "cpu": ``batch[name]`` is a tensor there, which is
         yours; the next batch is copied meanwhile, on a stream of its own. Needs
         return_type="torch". UsageError, when it attaches, without that GPU.
     static: with device: the tensors of each batch have the memory of the batch before, as a CUDA
         graph needs. A batch is then valid until the next step (False).
+    ignore_index: label of a position without one, in place of -100, negative. ValueError.
+    label_dtype: "i32" or "i64": type of the labels. Default: as input_ids. ValueError.
+    mtp: number of labels of each token (1): `labels_2` has the token after the next one of the
+        same fragment, and so on; -100 past its end, or with label_across_cuts past the token after
+        a cut. ValueError below 1.
+
+    Loops
+    -----
     keep: number of newest batches that stay open (1, or 1 + look_ahead); a step closes older ones.
         ValueError below 1; UsageError if the ring has no more slots than that.
     look_ahead: number of batches that the loop holds unused whenever it takes another one:
@@ -118,20 +138,23 @@ class Loader(Streamed):
         is empty after the end. Default: False; with return_type="torch" True if
         num_epochs is given, else a loop continues where the last one stopped, and begins at the
         first row after the end.
+    monitor: reaction to a batch that does not continue the one before it (a gap, a repeat, another
+        stream): "raise" (default) ProtocolError, "count" it in counts(); None: do not check.
+    digest_log: folder for digests of the batches that each rank gets. Default: none are written.
+    digest_steps: number of steps from one digest to the next (100). ValueError below 1.
+
+    Engine
+    ------
+    run: name of the run. Default: from the config, else a name made from this process, or from the
+        job and the stream.
+    run_dir: folder of the engine's socket. Default: from the config, else the engine's default.
     start_engine: True: this process starts the engine; False: attach only; None (default): the
         first local rank starts it if config or corpus is given. UsageError if True without either.
     start_timeout: seconds until an engine that starts here is ready (600). EngineTimeoutError.
     connect_timeout: seconds until a running engine has placed this rank (10, or start_timeout).
         EngineGoneError, EngineTimeoutError or BusyError.
     restart_timeout: seconds until a dead engine has a successor (60). EngineGoneError.
-    monitor: reaction to a batch that does not continue the one before it (a gap, a repeat, another
-        stream): "raise" (default) ProtocolError, "count" it in counts(); None: do not check.
-    digest_log: folder for digests of the batches that each rank gets. Default: none are written.
-    digest_steps: number of steps from one digest to the next (100). ValueError below 1.
     program: path of `ringpack`. Default: RINGPACK, else the package's own, else from PATH.
-    options: all other keys of the config (seed=1, packing="best_fit", num_epochs=3, ...), for an
-        engine that is started here, and its accept_weights=True, fresh=True, state="FILE" and
-        start_step=N: _options.py has their types, `ringpack help serve` their effects.
 
     The first use, ``with`` or ``attach()`` starts the engine, or attaches to it; before that a
     loader can be pickled. A call by a second thread at the same time, or in a fork, raises
@@ -145,7 +168,7 @@ class Loader(Streamed):
     __signature__ = _Signature()
 
     def __new__(cls, *_: Any, **arguments: Any) -> "Loader":
-        if cls is Loader and arguments.get("return_type") == "torch":
+        if cls is Loader and str(arguments.get("return_type")) == "torch":
             import_torch()
             if arguments.get("device") is not None:
                 from ._device import DeviceLoader
@@ -160,106 +183,82 @@ class Loader(Streamed):
         self,
         config: Optional[FilePath] = None,
         *,
-        run: Optional[str] = None,
-        run_dir: Optional[FilePath] = None,
         corpus: Optional[Corpus] = None,
         seq_len: Optional[int] = None,
         batch_size: Optional[int] = None,
         dp_rank: Optional[int] = None,
         dp_world_size: Optional[int] = None,
-        replica: Optional[int] = None,
         consumers_per_rank: Optional[int] = None,
+        replica: Optional[int] = None,
         cp_size: Optional[int] = None,
         cp_rank: Optional[int] = None,
         cp_split: Optional[str] = None,
         profile: Optional[str] = None,
         return_type: str = "numpy",
         flat: bool = False,
-        pin_memory: Optional[bool] = None,
         copy: Optional[bool] = None,
+        pin_memory: Optional[bool] = None,
+        device: Any = None,
+        static: bool = False,
         ignore_index: Optional[int] = None,
         label_dtype: Optional[str] = None,
         mtp: Optional[int] = None,
-        device: Any = None,
-        static: bool = False,
         keep: int = 1,
         look_ahead: Optional[int] = None,
         restart: Optional[bool] = None,
+        monitor: Optional[str] = "raise",
+        digest_log: Optional[FilePath] = None,
+        digest_steps: int = 100,
+        run: Optional[str] = None,
+        run_dir: Optional[FilePath] = None,
         start_engine: Optional[bool] = None,
         start_timeout: float = 600.0,
         connect_timeout: Optional[float] = None,
         restart_timeout: Optional[float] = None,
-        monitor: Optional[str] = "raise",
-        digest_log: Optional[FilePath] = None,
-        digest_steps: int = 100,
         program: Optional[FilePath] = None,
         **options: "Unpack[Options]",
     ):
-        self._arguments = {name: value for name, value in locals().items() if name != "self"}
-        check_form(return_type, bool(pin_memory), keep)
-        self._device = check_device(device, return_type, copy, static)
-        consumers = take_newer("replicas", "consumers_per_rank", self._arguments)
-        keys = self._keys_of(options, config, corpus, profile, return_type, start_engine)
-        self._given = Given(
-            config,
-            corpus,
-            *place_given(run, run_dir, config, corpus, program),
-            seq_len,
-            batch_size,
-            RankGiven(dp_rank, dp_world_size, replica, consumers, cp_size, cp_rank),
-            start_engine,
-            start_timeout,
-            connect_timeout,
-            Digests(digest_log, digest_steps),
-            keys,
-        )
-        self._connection = dict(
-            rows=(whole("batch_size", batch_size) or 0) * ("streams" not in keys),
-            seq_len=(whole("seq_len", seq_len) or 0) * keys.keys().isdisjoint(_OF_LENGTHS),
-            restart_timeout=restart_timeout,
-            monitor=monitor_of(monitor),
-        )
-        self._take_place(self._wish(profile, keys, cp_split, ignore_index, label_dtype, mtp))
-        self._profile, self._kind, self._flat, self._keep = profile, return_type, bool(flat), keep
-        self._copies, self._is_own, self._is_static = copy is True, copy is not False, static
-        self._restart = restart_of(restart, return_type, keys.get("num_epochs"))
-        self._set_look_ahead(look_ahead)
-        self._folder, self._program, self._pin_memory = working_folder(), program, pin_memory
+        arguments = {name: value for name, value in locals().items() if name != "self"}
+        take_newer("replicas", "consumers_per_rank", arguments)
+        self._arguments = arguments = checked(arguments)
+        keys = self._keys_of(arguments)
+        self._given = Given.of(arguments, keys)
+        self._connection = {
+            **self._given.expectations(),
+            "restart_timeout": arguments["restart_timeout"],
+            "monitor": monitor_of(monitor),
+        }
+        self._take_place(self._wish(arguments, keys))
+        self._take_form(arguments, keys)
+        self._folder, self._program = working_folder(), program
         self._begin_position()
 
-    def _keys_of(
-        self,
-        options: Any,
-        config: Optional[FilePath],
-        corpus: Optional[Corpus],
-        profile: Optional[str],
-        return_type: str,
-        start_engine: Optional[bool],
-    ) -> dict[str, Any]:
+    def _keys_of(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """The keys of an engine that is described here."""
-        keys = dict[str, Any](options)
-        keys.pop("replicas", None)  # consumers_per_rank has its value
+        keys, profile = dict(arguments["options"]), arguments["profile"]
+        config, return_type = arguments["config"], arguments["return_type"]
+        check_form(return_type, arguments["pin_memory"])
         tell_older_keys(keys)
-        describes = config is not None or corpus is not None or "streams" in keys
+        describes = config is not None or arguments["corpus"] is not None or "streams" in keys
         if describes:
             check_name(profile)
         if profile is not None and (describes or profile not in PROFILES):
             keys |= engine_keys(profile, keys.get("sections"))
         self._is_default = describes and add_defaults(keys, return_type, config is not None)
         if not describes:
-            check_needs_no_engine(start_engine, keys)
+            check_needs_no_engine(arguments["start_engine"], keys)
         return keys
 
-    def _wish(
-        self, profile: Optional[str], keys: dict[str, Any], cp_split: Optional[str], *of_labels: Any
-    ) -> Ranks:
+    def _wish(self, arguments: dict[str, Any], keys: dict[str, Any]) -> Ranks:
         """Take the arguments that change sections: check the lengths that are known by now, and set
         align if it is this loader's to set."""
         given, ranks = self._given, self._given.find_ranks()
-        self._wishes = wishes_of(ranks.group, split_of(profile, cp_split), *of_labels)
-        split, length = self._wishes.split, whole("seq_len", given.seq_len)
-        if split is not None and length is not None:
-            split.check_length(length)
+        by = split_of(arguments["profile"], arguments["cp_split"])
+        of_labels = (arguments[name] for name in ("ignore_index", "label_dtype", "mtp"))
+        self._wishes = wishes_of(ranks.group, by, *of_labels)
+        split = self._wishes.split
+        if split is not None and given.seq_len is not None:
+            split.check_length(given.seq_len)
         if split is not None and split.by == "document":
             if given.corpus is not None:
                 keys.setdefault("align", 2 * split.size)
@@ -267,15 +266,23 @@ class Loader(Streamed):
                 split.check_align(align)
         return ranks
 
+    def _take_form(self, arguments: dict[str, Any], keys: dict[str, Any]) -> None:
+        """Take the arguments about the form of batches, and about loops."""
+        copy, kind, static = (arguments[name] for name in ("copy", "return_type", "static"))
+        self._device = check_device(arguments["device"], kind, copy, static)
+        self._profile, self._kind = arguments["profile"], kind
+        self._flat, self._keep = arguments["flat"], arguments["keep"]
+        self._copies, self._is_own, self._is_static = copy is True, copy is not False, static
+        self._pin_memory = arguments["pin_memory"]
+        self._restart = restart_of(arguments["restart"], kind, keys.get("num_epochs"))
+        self._set_look_ahead(arguments["look_ahead"])
+
     def _set_look_ahead(self, given: Optional[int], found: int = 0) -> None:
         """found: look-ahead of the framework that loops; counts if `given` is None."""
-        self._look_ahead_given = whole("look_ahead", given)
-        batches = found if self._look_ahead_given is None else self._look_ahead_given
-        if batches < 0:
-            raise ValueError(f"look_ahead is {batches}: expected 0 or more")
-        self._look_ahead = batches
-        self._keep = max(self._keep, 1 + batches)
-        self._is_plain = self._copies or batches > 0
+        self._look_ahead_given = given
+        self._look_ahead = found if given is None else given
+        self._keep = max(self._keep, 1 + self._look_ahead)
+        self._is_plain = self._copies or self._look_ahead > 0
 
     # ---- batches --------------------------------------------------------------------------------
 

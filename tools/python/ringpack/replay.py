@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, Optional, overload
 
 from ._arguments import Corpus, FilePath, check_form, whole, working_folder
+from ._checks import checked
 from ._commands import engine_command
 from ._engine import Engine, ask_program, is_kept
 from ._numbers import known_sum
@@ -88,15 +89,16 @@ class Replay:
         start_timeout: float = 600.0,
         **options: Any,
     ):
+        arguments = checked(locals())
         if config is None and corpus is None:
             raise UsageError("no stream was named", "Replay('config.yaml')")
-        check_form(return_type, False, 1)
+        check_form(return_type)
         if profile is not None:
             options["profile"] = profile
         self._checkpoint = os.fspath(config) if config is not None and is_kept(config) else None
         described = None if self._checkpoint else config
         keys = {**options, "run": _RUN}
-        self._arguments, self._text = engine_command(described, corpus, keys)
+        self._arguments, self._text = engine_command(described, arguments["corpus"], keys)
         if self._checkpoint and self._text is not None:
             raise UsageError(
                 "a checkpoint and a corpus with more than paths (a weight, or a URL with a query) "
@@ -104,7 +106,7 @@ class Replay:
                 "write the config of the run with this corpus, and give it: Replay('config.yaml')",
             )
         self._base_row = whole("base_row", base_row)
-        self._program, self._timeout = program, start_timeout
+        self._program, self._timeout = program, arguments["start_timeout"]
         known = profile if profile in PROFILES else None  # only the engine knows the others
         self._form: dict[str, Any] = dict(profile=known, return_type=return_type, flat=flat)
         self._folder = working_folder()
