@@ -26,8 +26,8 @@ if type(__spec__.loader).__name__ == "SourceFileLoader":
         *("_device.py", "_documents.py", "_engine.py", "_evaluation.py", "_form.py"),
         *("_interpreter.py", "_lease.py", "_library.py", "_log.py", "_machine.py", "_made.py"),
         *("_neighbours.py", "_numbers.py", "_options.py", "_origins.py", "_pairs.py"),
-        *("_passes.py", "_pin.py", "_placement.py", "_position.py", "_preferences.py", "_ranks.py"),
-        *("_room.py", "_state.py", "_streams.py", "_token.py", "_torch.py", "_views.py", "batch.py"),
+        *("_passes.py", "_pin.py", "_placement.py", "_position.py", "_preferences.py"),
+        *("_ranks.py", "_room.py", "_state.py", "_streams.py", "_token.py", "_torch.py", "_views.py", "batch.py"),
         *("callbacks.py", "errors.py", "hf.py", "loader.py", "megatron.py", "profiles.py"),
         *("replay.py", "torchtitan.py", "trainer.py"),
     }
