@@ -8,6 +8,9 @@ import json
 import numpy
 import pytest
 import ringpack
+from ringpack import _state
+from ringpack._passes import Passing
+from ringpack._streams import Streamed
 from loader_streams_kit import CHANGES_SEQ_LEN, STREAMS, rows_of, run_ranks
 from loader_streams_kit import held_out, open_streams, serve  # noqa: F401
 from stream_kit import PATIENCE
@@ -222,6 +225,19 @@ def test_a_length_leaves_a_loaded_position(open_streams, held_out):
             assert rows_of(held) == whole
 
 
+def end_pass_at_length(loader):
+    was_idle, length = loader._client is None, Passing.__len__(loader)
+    if was_idle and loader._parent is not None:
+        loader._end_pass("its length was read")
+    return length
+
+
+def test_control_a_length_that_ends_the_pass(open_streams, held_out, monkeypatch):
+    monkeypatch.setattr(Streamed, "__len__", end_pass_at_length)
+    with pytest.raises(AssertionError):
+        test_a_length_leaves_a_loaded_position(open_streams, held_out)
+
+
 def test_a_file_of_one_stream_loses_no_position(open_streams, tmp_path, program):
     torch = pytest.importorskip("torch")
     with open_streams() as train:
@@ -240,8 +256,22 @@ def test_a_file_of_one_stream_loses_no_position(open_streams, tmp_path, program)
         assert ringpack.describe(path)["next_row"] == 3
     path = tmp_path / "state.pt"
     ringpack.export_state(within, path)
-    assert (torch.load(path)["ringpack_state"].numpy() == within["ringpack_state"]).all()
+    assert torch.load(path)["ringpack_state"].tolist() == within["ringpack_state"].tolist()
     with open_streams() as resumed:
         resumed.load_state_dict(path)
         assert next(resumed).first_row == 3
         assert next(iter(resumed.stream("eval"))).first_row == 6
+
+
+@pytest.mark.parametrize("name", ["split_states", "_save_torch"])
+def test_control_an_export_of_the_main_stream_only(open_streams, tmp_path, program, monkeypatch,
+                                                   name):  # fmt: skip
+    """A form of one stream that drops a position, and a .pt that lacks the other streams."""
+    whole, save = _state.split_states, _state._save_torch
+    broken = {
+        "split_states": lambda state: (whole(state)[0], {}),
+        "_save_torch": lambda state, path: save(whole(state)[0], path),
+    }
+    monkeypatch.setattr(_state, name, broken[name])
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        test_a_file_of_one_stream_loses_no_position(open_streams, tmp_path, program)

@@ -13,6 +13,7 @@ import time
 
 import pytest
 import ringpack
+from ringpack._passes import Passing
 from loader_streams_kit import CHANGES_SEQ_LEN, STREAMS, rows_of, run_ranks
 from loader_streams_kit import held_out, open_streams, serve  # noqa: F401
 from stream_kit import PATIENCE
@@ -140,6 +141,16 @@ def test_a_new_pass_of_the_training_leaves_an_evaluation(make, corpora, how):
             assert len(list(train)) == len(train)
         assert next(iter(train)).first_row == 0
         assert next(evaluation).first_row == 3
+
+
+@pytest.mark.parametrize("how", ["reset", "epoch"])
+def test_control_a_reset_that_loads_all_streams(make, corpora, how, monkeypatch):
+    def reset(loader):
+        loader.load_state_dict({"ringpack_state": loader._first_token()})
+
+    monkeypatch.setattr(Passing, "reset", reset)
+    with pytest.raises((AssertionError, StopIteration)):
+        test_a_new_pass_of_the_training_leaves_an_evaluation(make, corpora, how)
 
 
 # ---- kills --------------------------------------------------------------------------------------

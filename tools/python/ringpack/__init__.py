@@ -27,9 +27,9 @@ if type(__spec__.loader).__name__ == "SourceFileLoader":
         *("_interpreter.py", "_lease.py", "_library.py", "_log.py", "_machine.py", "_made.py"),
         *("_neighbours.py", "_numbers.py", "_options.py", "_origins.py", "_pairs.py"),
         *("_passes.py", "_pin.py", "_placement.py", "_position.py", "_preferences.py"),
-        *("_ranks.py", "_room.py", "_state.py", "_streams.py", "_token.py", "_torch.py", "_views.py", "batch.py"),
-        *("callbacks.py", "errors.py", "hf.py", "loader.py", "megatron.py", "profiles.py"),
-        *("replay.py", "torchtitan.py", "trainer.py"),
+        *("_ranks.py", "_room.py", "_state.py", "_streams.py", "_token.py", "_torch.py"),
+        *("_views.py", "batch.py", "callbacks.py", "errors.py", "hf.py", "loader.py"),
+        *("megatron.py", "profiles.py", "replay.py", "torchtitan.py", "trainer.py"),
     }
     if "bin" in _there or "libringpack.so" in _there:  # a wheel contains both
         _wanted |= {"bin", "libringpack.so"}
