@@ -404,8 +404,9 @@ class Attached(Placed):
             raise TypeError(
                 "an attached loader cannot be pickled: send it before its first use, or its state"
             )
-        # The other process may be another rank.
-        return {**self.__dict__, "_settled": False, "_claims": {}}
+        # The other process may be another rank; and a form knows the client that has ended.
+        own = {"_settled": False, "_process": 0, "_claims": {}, "_form": None, "_open": deque()}
+        return {**self.__dict__, **own}
 
     # ---- which engine ---------------------------------------------------------------------------
 

@@ -177,6 +177,9 @@ class DeviceLoader(TorchLoader):
         self._copier = Copier(device, client, self._form, self._is_static)
         return client
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_copier": None}
+
     def _close_batches(self) -> None:
         ahead, self._ahead = self._ahead, deque()
         for begun in list(ahead):

@@ -4,10 +4,12 @@
 Invariants
   P1  Until the first use a loader has only its arguments and the launcher's values. _settle()
       completes them once: with the ranks of torch.distributed or jax.distributed, and with a name.
-  P2  A run that was given no name has the job's name, and a hash of the stream's description. So
-      all ranks derive one name for one loader, for any loaders in any order, and loaders of
-      other streams have other names. Loaders of one process that describe one stream, and are
-      alive together, count: NAME, NAME-2.
+  P2  A run of one process that was given no name is named after the process and a number. A fork or
+      a copy of its loader, which starts an engine of its own, gets another name at its first use.
+      With several ranks a run that was given no name has the job's name, and a hash of the stream's
+      description. So all ranks derive one name for one loader, for any loaders in any order, and
+      loaders of other streams have other names. Loaders of one process that describe one stream,
+      and are alive together, count: NAME, NAME-2.
   P3  A loader that describes a stream and does not start the engine sends the description when it
       attaches, and the engine compares it with its own. If only the files of the corpus differ,
       which may hold the same, the loader opens its corpus and sends the whole contract.
@@ -119,10 +121,12 @@ class Placed:
     _config: Optional[Command] = None  # for `plan`, if the stream is described here
     _command: Optional[ServeCommand] = None  # for `serve`, if this loader starts it
     _settled = False  # P1
+    _process = 0  # the one in which the run got its name; 0: this loader is a copy
     _job: Optional[str] = None  # begin of the name that is derived here
     _expected: Optional[bytes] = None  # P3: a description, or a whole contract
     _looked_at = 0.0  # for engines of the job
     _client: Any
+    _engine: Any
     _left: Any
     _open: Any
     _given: Given
@@ -139,6 +143,7 @@ class Placed:
             ranks.local == 0 if given.start_engine is None else given.start_engine
         )
         run, self._job, self._command = given.run, None, None
+        self._process = os.getpid()
         if run is None and starts and ranks.world == 1 and ranks.consumers_per_rank == 1:
             run = f"python-{os.getpid()}-{next(_serial)}"
         elif run is None:
@@ -167,12 +172,17 @@ class Placed:
         self._given = self._given._replace(options={**self._given.options, key: value})
         self._take_place(self._ranks)
 
+    def _is_settled(self) -> bool:
+        is_elsewhere = self._process != os.getpid()
+        return self._settled and not (is_elsewhere and self._client is self._engine is None)
+
     def _settle(self) -> None:
         """P1."""
-        if self._settled:
+        if self._is_settled():
             return
         ranks = settle_ranks(self._given.find_ranks(), os.environ)
-        if ranks != self._ranks or (self._job is not None and self._connection["run"] is not None):
+        is_derived = self._job is not None and self._connection["run"] is not None
+        if ranks != self._ranks or is_derived or self._process != os.getpid():
             self._take_place(ranks)  # in the other process of a pickled loader, for instance
         if ranks.outside:
             logger().warning(

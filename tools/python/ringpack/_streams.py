@@ -177,7 +177,7 @@ class Streamed(Passing):
                 f"stream={name!r}: a loader has all streams of its config",
                 f"leave it out, and iterate over loader.stream({name!r})",
             )
-        if self._parent is None or self._settled:
+        if self._parent is None or self._is_settled():
             super()._settle()
             return
         self._parent._settle()

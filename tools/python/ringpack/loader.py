@@ -156,10 +156,10 @@ class Loader(Streamed):
     restart_timeout: seconds until a dead engine has a successor (60). EngineGoneError.
     program: path of `ringpack`. Default: RINGPACK, else the package's own, else from PATH.
 
-    The first use, ``with`` or ``attach()`` starts the engine, or attaches to it; before that a
-    loader can be pickled. A call by a second thread at the same time, or in a fork, raises
-    UsageError. Relative paths begin in the folder where the loader was made. Errors:
-    RingpackError, with a ``hint``.
+    The first use, ``with`` or ``attach()`` starts the engine, or attaches to it; before that, and
+    after close(), a loader can be pickled: a copy has an engine of its own. A call by a second
+    thread at the same time, or in a fork, raises UsageError. Relative paths begin in the folder
+    where the loader was made. Errors: RingpackError, with a ``hint``.
 
     With return_type="torch" it is also a torch.utils.data.IterableDataset, for
     StatefulDataLoader(loader, batch_size=None). It is Stateful for torch.distributed.checkpoint.
