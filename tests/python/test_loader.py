@@ -269,6 +269,21 @@ def test_what_a_loader_that_only_attaches_does_not_take(options, text):
         ringpack.Loader(run="x", **options)
 
 
+@pytest.mark.parametrize("timeout", [float("nan"), "1", b"", [1], True])
+def test_a_timeout_is_a_number_of_seconds(make, timeout):
+    """NaN waited for ever."""
+    with make() as loader, pytest.raises((TypeError, ValueError), match="timeout is .*: expected"):
+        loader._wait(loader.attach()._client, None, timeout)
+
+
+def test_a_position_after_something_else_is_refused(make):
+    with make(copy=True) as loader:
+        batch = next(loader)
+        with pytest.raises(TypeError, match="batch is of type dict: expected a Batch"):
+            loader.state_dict(batch)
+        assert (loader.state_dict(True) == loader.state_dict(text=True)) is True
+
+
 def test_a_closed_loader_goes_on_at_its_position(make):
     loader = make()
     first = next(loader)

@@ -11,6 +11,7 @@ import threading
 import numpy
 import pytest
 import ringpack
+from ringpack import _passes
 from conftest import ROOT
 from lightning_kit import MODEL, needs_lightning
 from stream_kit import PATIENCE
@@ -46,6 +47,39 @@ def test_each_loop_is_a_pass(short, options):
     other = short(**options)
     other.load_state_dict(start)  # the state of the end: the next pass
     assert rows_of(other) == whole
+
+
+def loop_inside(loader):
+    """Batches of a loop that another one over the same loader has interrupted, and its error."""
+    taken = 0
+    try:
+        for _ in loader:
+            taken += 1
+            if taken == 2:
+                assert len(rows_of(loader)) == 7
+    except ringpack.UsageError as failure:
+        return taken, failure
+    return taken, None
+
+
+def test_a_loop_inside_of_another_one_ends_it_by_name(short):
+    """It ended without a word; the outer loop of an evaluation began again."""
+    streams = {"train": {}, "eval": {"num_epochs": 1}}
+    with short(restart=True) as loader, short(streams=streams) as train:
+        for each in loader, train.stream("eval"):
+            taken, failure = loop_inside(each)
+            assert taken == 2 and "another loop over this loader" in str(failure)
+            assert len(rows_of(each)) == 7
+        old = iter(loader)
+        assert len(rows_of(old)) == 7 and len(rows_of(loader)) == 7
+        next(iter(loader))
+        assert rows_of(old) == []
+
+
+def test_control_a_loop_that_another_one_ends_unnoticed(short, monkeypatch):
+    monkeypatch.setattr(_passes.Pass, "_refuse", lambda self: None)
+    with short(restart=True) as loader:
+        assert loop_inside(loader) == (2, None)
 
 
 @pytest.mark.parametrize("options", [{}, {"return_type": "torch", "restart": False}])

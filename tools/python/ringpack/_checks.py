@@ -58,16 +58,16 @@ def _number_in(name: str, text: str) -> int:
         raise refused(name, text, "a whole number") from None
 
 
-def _seconds(name: str, value: Any) -> float:
+def seconds(name: str, value: Any, least: float = 0.0) -> float:
     try:
         if is_flag(value) or isinstance(value, (str, bytes)):
             raise TypeError
-        seconds = float(value)
+        found = float(value)
     except (TypeError, ValueError, OverflowError):
         raise refused(name, value, "a number of seconds") from None
-    if not seconds >= 0:
+    if not found >= least:
         raise refused(name, value, "0 seconds or more", UsageError)
-    return seconds
+    return found
 
 
 def _config(name: str, value: Any) -> Any:
@@ -92,7 +92,7 @@ _CHECKS: dict[str, Check] = {
     **dict.fromkeys(_PATHS, _path),
     **dict.fromkeys(_RANKS, _number_from(0, or_text=True)),
     **dict.fromkeys(_SIZES, _number_from(1, or_text=True)),
-    **dict.fromkeys(_SECONDS, _seconds),
+    **dict.fromkeys(_SECONDS, seconds),
     "seq_len": _number_from(1),
     "batch_size": _number_from(1),
     "keep": _number_from(1),
@@ -115,14 +115,14 @@ def checked(arguments: Mapping[str, Any]) -> dict[str, Any]:
             if found is None:
                 raise refused(name, value, "a number")
             made[name] = found
-    check_options(made["options"])
+    made["options"] = checked_options(made["options"])
     return made
 
 
 # ---- options -------------------------------------------------------------------------------------
 
 
-def check_options(options: Mapping[str, Any]) -> None:
+def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Refuse values that no text of a config stands for. Unknown names are the engine's."""
     from ._options import Options  # here: it takes as long as the rest of the package
 
@@ -131,6 +131,12 @@ def check_options(options: Mapping[str, Any]) -> None:
         expected: list[str] = []
         if name in types and value is not None and not _fits(value, types[name], expected):
             raise refused(name, value, " or ".join(dict.fromkeys(expected)))
+    return {name: _plain_number(value) for name, value in options.items()}
+
+
+def _plain_number(value: Any) -> Any:
+    is_float = getattr(value, "is_integer", None) is not None
+    return int(value) if is_float and not is_flag(value) and _is_whole(value) else value
 
 
 def _is_whole(value: Any) -> bool:

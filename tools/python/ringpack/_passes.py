@@ -34,6 +34,8 @@ class Pass:
 
     def __init__(self, loader: "Loader", fetcher: Any = None):
         self._loader, self._fetcher = loader, fetcher
+        self._number: Optional[int] = None  # passes before this one; None: it has not begun
+        self._has_ended = False
         loader._begins = True
 
     def __iter__(self) -> "Pass":
@@ -41,15 +43,29 @@ class Pass:
 
     def __next__(self) -> Batch:
         loader = self._loader
+        if self._number not in (None, loader._passes):
+            self._refuse()
         if loader._begins:
             loader._begin_pass(self._fetcher)
+            self._number, self._has_ended = loader._passes, False
         batch: Optional[Batch] = loader.next()
         if batch is None:
             batch = loader._after_end()
         if batch is None:
+            self._has_ended = True
             raise StopIteration
         loader._looped = loader._took = True
         return batch
+
+    def _refuse(self) -> None:
+        """Another loop has begun the next pass: the batches to come are not those of this one."""
+        if self._has_ended:
+            raise StopIteration
+        raise UsageError(
+            "another loop over this loader has begun at the first row, inside of this loop",
+            "one loop at a time; a loop inside of another one needs a Loader of its own, or a "
+            "stream: Loader(streams={'train': {}, 'eval': {'num_epochs': 1}})",
+        )
 
     def state_dict(self) -> dict[str, Any]:
         state: dict[str, Any] = self._loader.state_dict()
@@ -87,6 +103,7 @@ class Passing(Positioned):
     """See Loader."""
 
     _first: Optional[bytes] = None  # the token of row 0, once known
+    _passes = 0  # begun by loops at the first row, after others
     _begins = False  # the next step of a loop is its first one
     _looped = False  # a loop has taken batches since a state was loaded
     _took = False  # this loop has
@@ -163,6 +180,7 @@ class Passing(Positioned):
                     self.next_row,
                 )
             self.reset()
+            self._passes += 1
         elif self._trail:
             self._move_back()
 

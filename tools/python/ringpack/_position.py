@@ -29,6 +29,15 @@ class JsonState(dict[str, Any]):
         return json.dumps(self)
 
 
+def check_batch(given: Any) -> Batch:
+    if isinstance(given, Batch):
+        return given
+    raise TypeError(
+        f"batch is of type {type(given).__name__}: expected a Batch of this loader; a copy of one, "
+        "as a dict, has no position"
+    )
+
+
 class Positioned(Attached):
     """See Loader."""
 
@@ -66,7 +75,7 @@ class Positioned(Attached):
         if isinstance(batch, bool):
             text = batch  # state_dict(True), as it was called
         elif batch is not None:
-            return batch.state_dict(text)
+            return check_batch(batch).state_dict(text)
         token, room = self._token_of_place()
         return state_in_form(token, room, self._kind, text)
 

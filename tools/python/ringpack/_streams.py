@@ -28,6 +28,7 @@ from ._client import Client, Left
 from ._library import ask_engine
 from ._log import logger
 from ._passes import Pass, Passing
+from ._position import check_batch
 from ._state import STATE_KEY, import_state, join_states, split_states, state_in_form, token_of
 from ._state import bytes_in as state_bytes
 from ._token import next_row_of
@@ -319,7 +320,7 @@ class Streamed(Passing):
             return super().state_dict(batch, text)
         token, room = self._token_of_place()
         if not plain:
-            token = state_bytes(batch.state_dict(text))  # type: ignore[union-attr]
+            token = state_bytes(check_batch(batch).state_dict(text))
         others = self._states_of_others()
         state = join_states(token, room, others)
         return state_in_form(state, len(state), self._kind, text)

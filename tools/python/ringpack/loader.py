@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loader: an endless or finite iterator of batches whose position can be saved and restored."""
 
+import math
 import time
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Optional
@@ -9,7 +10,7 @@ from ._arguments import PARAMETERS, Corpus, FilePath, check_device, check_form
 from ._arguments import check_needs_no_engine, monitor_of, take_newer, tell_older_keys
 from ._arguments import working_folder
 from ._attached import SILENCE_S, one_thread
-from ._checks import checked
+from ._checks import checked, seconds
 from ._client import END, Client
 from ._form import add_defaults
 from ._lease import ONE_LOCAL, getrefcount
@@ -406,6 +407,8 @@ class Loader(Streamed):
     def _wait(self, client: Client, lease: Any, timeout: Optional[float]) -> Any:
         """Wait for a lease; None at the end of the stream; AGAIN if the position is another one."""
         begin = time.monotonic()
+        if timeout is not None:
+            timeout = seconds("timeout", timeout, least=-math.inf)
         deadline, told = None if timeout is None else begin + timeout, timeout is not None
         while lease is None:
             if self._asked is not None:
