@@ -105,11 +105,10 @@ def is_like(given, kind):
     }[kind]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["flat", "copy", "static", "seq_len", "run", "start_timeout"])
+@pytest.mark.parametrize("name", ["flat", "copy", "seq_len", "run", "start_timeout"])
 def test_control_a_parameter_without_a_check_takes_anything(program, name, monkeypatch):
     monkeypatch.delitem(_checks._CHECKS, name)
-    device = {"device": "cpu", "return_type": "torch"} if name == "static" else {}
-    loader, failure = made(name, Path("x") if name == "run" else b"x", **device)
+    _, failure = made(name, Path("x") if name == "run" else b"x")
     assert failure is None or not re.match(f"{name} is .*: expected ", str(failure))
 
 
@@ -132,7 +131,7 @@ def test_values_of_options(program, name, value, tmp_path, monkeypatch):
     elif kind != "text":
         assert (name, kind) in {
             ("deal", "mapping"), ("cost", "mapping"), ("cost", "whole"), ("cost", "float"),
-            ("start_step", "whole"), ("state", "path"),
+            ("start_step", "whole"), ("start_step", "float"), ("state", "path"),
         }, f"{given!r} was taken"  # fmt: skip
 
 
