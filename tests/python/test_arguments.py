@@ -144,6 +144,20 @@ def test_numbers_of_numpy_are_pythons(program, tmp_path):
     assert "true" in loader._config[0] and "True" not in loader._config[0]
 
 
+@pytest.mark.parametrize(
+    "keys, text",
+    [
+        ({"digest_steps": 7}, "digest_steps=7 needs digest_log"),
+        ({"static": True}, "static=True needs device"),
+        ({"device": "cpu"}, "needs return_type='torch'"),
+        ({"pin_memory": True}, "pin_memory=True needs return_type='torch'"),
+    ],
+)
+def test_an_argument_without_an_effect_is_refused(program, keys, text):
+    _, failure = made("seed", 1, **keys)
+    assert isinstance(failure, ValueError) and text in str(failure)
+
+
 def test_a_corpus_that_is_read_once_stays(program, tmp_path):
     """Several streams, skip() and a process that unpickles the loader need it again."""
     paths = (os.fspath(tmp_path / name) for name in ("a", "b"))

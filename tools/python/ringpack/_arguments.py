@@ -197,6 +197,8 @@ def digest_file(
 ) -> dict[str, Union[str, int, None]]:
     """Options of the file of digests of a rank: in a folder, which is made; None: none."""
     if folder is None:
+        if steps != PARAMETERS["digest_steps"]:
+            raise UsageError(f"digest_steps={steps} needs digest_log", "digest_log='digests'")
         return {"digest_log": None, "digest_steps": 0}
     path = os.path.abspath(os.path.join(folder, f"rank-{rank:05}-of-{world:05}.jsonl"))
     return {"digest_log": path, "digest_steps": steps}
