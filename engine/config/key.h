@@ -19,7 +19,7 @@ enum rp_key_kind {
     RP_KIND_LENGTH,   /* the same without k m g t, because 8k may be meant as 8000 or as 8192 */
     RP_KIND_BYTES,    /* whole number, k m g t = powers of 1024 */
     RP_KIND_SIGNED,   /* whole number, may be negative */
-    RP_KIND_EPOCHS,   /* whole number or `endless` */
+    RP_KIND_EPOCHS,   /* whole number or `endless`; the last kind of whole numbers */
     RP_KIND_BOOL,     /* true or false */
     RP_KIND_CHOICE,   /* one of `words`, stored as its number */
     RP_KIND_WORD,     /* one of `words`, stored as text */
@@ -391,6 +391,9 @@ int rp_key_fail(struct rp_key_place place, const char *key, const char *hint,
 /** -ENOMEM, while a config is read. */
 int rp_key_no_memory(struct rp_error *error);
 
+/** -RP_E_CONFIG for a text in YAML that YAML 1.1 reads as another number: 0100 as 64. */
+int rp_key_refuse_octal(struct rp_key_place place, const char *key, const char *text,
+                        struct rp_error *error);
 /** Set the field of `key` in `object` from one text. Not for the kinds SHARDS and SOURCES. */
 RP_MUST_CHECK int rp_key_set(const struct rp_key *key, void *object, const char *text,
                              struct rp_key_place place, struct rp_error *error);

@@ -153,6 +153,8 @@ static int read_range(struct rp_yaml *reader, const char *name, struct rp_config
     const char *text;
     char first[32];
     int code = rp_yaml_text(reader, node, name, &text);
+    if (code == 0)
+        code = rp_key_refuse_octal(place, name, text, reader->error);
     if (code < 0)
         return code;
     if (ranges->count == RANGES_MAX)
