@@ -328,6 +328,25 @@ def test_a_number_for_each_row_of_hdf5_is_no_document(program, tmp_path):
     assert documents(tmp_path / "out") == rows.tolist()
 
 
+def test_hidden_files_of_a_directory_are_counted(program, tmp_path):
+    """Names that begin with a dot are left out below a directory, and read if they are named."""
+    root = tmp_path / ".corpus"
+    for name in "a.txt", ".DS_Store", ".git/HEAD", ".git/objects/b", "deep/.cache", "deep/c.txt":
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+    options = ["--tokenizer", "bytes", "--no-append-eos", "-o", tmp_path / "out"]
+    said = convert(program, *options, root)
+    assert "in 2 documents from 2 files" in said
+    assert "left out: 3 hidden files and directories; name one to read it" in said
+    named = root / ".git", root / ".DS_Store"
+    assert "left out" not in convert(program, *options, "--force", *named)
+    assert [bytes(ids).decode() for ids in documents(tmp_path / "out")] == [
+        ".git/HEAD", ".git/objects/b", ".DS_Store"
+    ]
+    refused(program, *options, "--force", root / "deep" / "..", "--glob", ".*",
+            words=["no document", "name hidden files"])
+
+
 def test_links_in_a_directory_are_counted(program, tmp_path):
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "a.txt").write_text("one")

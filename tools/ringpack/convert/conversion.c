@@ -165,7 +165,9 @@ static int check_found(const struct rp_conversion *conversion, const struct rp_t
     if (made->documents > 0)
         return 0;
     const struct rp_counts *counts = &made->counts;
-    return rp_fail(error, -RP_E_EMPTY, "check the inputs, --glob and --min-bytes",
+    return rp_fail(error, -RP_E_EMPTY,
+                   conversion->inputs->hidden ? "name hidden files, which directories leave out"
+                                              : "check the inputs, --glob and --min-bytes",
                    "no document in %zu files (%" PRIu64 " binary, %" PRIu64 " not UTF-8, %" PRIu64
                    " too small, %" PRIu64 " unreadable)",
                    conversion->inputs->count, counts->binary, counts->not_utf8, counts->too_small,
@@ -214,6 +216,9 @@ static void print_summary(const struct rp_conversion *conversion, const struct r
     if (inputs->links > 0)
         printf("left out: %s symbolic links in directories; name a link to read its file\n",
                rp_cmd_count_text(inputs->links, a));
+    if (inputs->hidden > 0)
+        printf("left out: %s hidden files and directories; name one to read it\n",
+               rp_cmd_count_text(inputs->hidden, a));
     if (inputs->beside > 0)
         printf("left out: %s files of text next to files of records\n",
                rp_cmd_count_text(inputs->beside, a));

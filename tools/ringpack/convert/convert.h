@@ -89,6 +89,7 @@ struct rp_inputs {
     uint64_t bytes;
     uint64_t unreadable;      /* directories that could not be listed */
     uint64_t links;           /* links to files, left out: their content may be there as well */
+    uint64_t hidden;          /* files and directories whose names begin with a dot, left out */
     uint64_t beside;          /* text and .json in a directory of another form, left out */
     const struct rp_form *as; /* the form of all of them; NULL: by name */
     const char *const *globs; /* select among the files of directories, by base name, or by path */

@@ -31,12 +31,25 @@ static bool is_link_to_blob(const FTSENT *entry)
            stat(entry->fts_accpath, &info) == 0 && S_ISREG(info.st_mode);
 }
 
+/* Is it below the named directory, and does its name begin with a dot? .git, .DS_Store and
+ * .ipynb_checkpoints are no documents. */
+static bool is_hidden(const FTSENT *entry)
+{
+    return entry->fts_level > FTS_ROOTLEVEL && entry->fts_name[0] == '.';
+}
+
 /* One entry of a directory tree: a regular file, or a directory that is one data set. */
 static int add_entry(struct rp_inputs *inputs, FTS *tree, FTSENT *entry, size_t root_length,
                      struct rp_error *error)
 {
     if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR || entry->fts_info == FTS_NS)
         inputs->unreadable++;
+    if (is_hidden(entry)) {
+        inputs->hidden += entry->fts_info != FTS_DP; /* a directory comes twice */
+        if (entry->fts_info == FTS_D)
+            fts_set(tree, entry, FTS_SKIP);
+        return 0;
+    }
     bool data_set = entry->fts_info == FTS_D && rp_text_has_suffix(entry->fts_name, ".lance");
     bool regular = entry->fts_info == FTS_F && S_ISREG(entry->fts_statp->st_mode);
     if (data_set)
