@@ -84,7 +84,8 @@ unsigned rp_contract_may_differ(const char *key);
 bool rp_contract_knows_whole(const struct rp_contract *contract);
 
 /** A hash of both records, without the fields that are not compared, and without the records of
- * version 2: a running engine may append one, while its rings keep the hash. */
+ * version 2: a running engine may append one, while its rings keep the hash. (Documents that a
+ * record adds also change the fingerprints of their source, and with them the hash.) */
 struct rp_hash128 rp_contract_hash(const struct rp_contract *contract);
 
 #endif

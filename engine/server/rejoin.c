@@ -116,7 +116,8 @@ static struct rp_rejoin_facts facts_of(struct rp_engine *engine, const struct at
         .tail = ring->tail,
         .lowest_other = rp_rings_lowest_position(ring, seat->replica, UINT64_MAX),
         .position_is_known = rp_seat_position_is_known(seat),
-        .memory_may_be_read = rp_ring_may_be_read(seat->ring, seat->replica),
+        .memory_may_be_read = rp_ring_may_be_read(seat->ring, seat->replica) ||
+                              !rp_engine_has_contract(engine, ring),
         .position = rp_seat_position(seat),
         .requested_by = attach->names_row ? RP_BY_ROW
                         : attach->token   ? RP_BY_TOKEN

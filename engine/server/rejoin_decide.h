@@ -21,7 +21,8 @@
  *
  * The first line of this table whose conditions all hold has the action. "In the ring": the ring
  * has the batch, or will have it without a change, for the numbering and the stream as they are
- * (is_in_ring). "May be read": an earlier consumer of this seat may still read the ring.
+ * (is_in_ring). "May be read": an earlier consumer of this seat may still read the ring, or
+ * its header has an earlier contract.
  *
  *   engine      batch          memory        other consumers          action
  *   ----------  -------------  ------------  -----------------------  -------------------------
@@ -109,7 +110,7 @@ struct rp_rejoin_facts {
 
     /* the seat's */
     bool position_is_known;
-    bool memory_may_be_read; /* the process of the seat's last consumer may read the ring */
+    bool memory_may_be_read; /* or its header has an earlier contract */
     uint64_t position;
 
     /* the request's */

@@ -54,11 +54,17 @@ static void migrate_consumers(struct rp_engine *engine, struct rp_ring *ring)
     }
 }
 
-/* May the memory of the ring serve its next consumers? All processes that read it have ended, and
- * its batches are counted from the present base. */
-static bool is_reusable(const struct rp_delivery *delivery, struct rp_ring *ring)
+bool rp_engine_has_contract(const struct rp_engine *engine, const struct rp_ring *ring)
 {
-    if (ring->data.fd < 0 || ring->geometry.base_row != rp_numbering_base(&delivery->numbering))
+    return rp_hash128_equal(ring->contract, rp_contract_hash(&engine->stream.contract));
+}
+
+/* May the memory of the ring serve its next consumers? All processes that read it have ended, its
+ * batches are counted from the present base, and its header has the present contract. */
+static bool is_reusable(const struct rp_engine *engine, struct rp_ring *ring)
+{
+    if (ring->data.fd < 0 || !rp_engine_has_contract(engine, ring) ||
+        ring->geometry.base_row != rp_numbering_base(&engine->delivery.numbering))
         return false;
     for (uint32_t r = 0; r < ring->replicas; r++)
         if (rp_ring_is_taken(ring, r) || rp_ring_may_be_read(ring, r))
@@ -105,7 +111,7 @@ int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t rep
     RP_ASSERT(ring < delivery->ring_count);
     RP_ASSERT(!rp_delivery_runs(delivery) || rp_flow_packers_are_paused(delivery->flow));
     RP_ASSERT(replica < consumers || replica == RP_ALL_SEATS);
-    if (is_reusable(delivery, old)) {
+    if (is_reusable(engine, old)) {
         reuse_ring(old, replica, batch);
         return 0;
     }

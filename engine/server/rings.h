@@ -31,6 +31,9 @@ void rp_rings_copy(const struct rp_ring *from, const struct rp_ring *to, uint64_
                    uint64_t end);
 /** Replace a ring by `fresh`, which is complete. Consumers of the old ring migrate. */
 void rp_engine_swap_ring(struct rp_engine *engine, uint32_t ring, const struct rp_ring *fresh);
+/** Is the present contract in the ring's header? A record of documents changes the contract while
+ * the engine runs, and attached consumers keep their ring. */
+bool rp_engine_has_contract(const struct rp_engine *engine, const struct rp_ring *ring);
 /** The lowest position of all seats of the ring if `replica` were at `batch`. */
 uint64_t rp_rings_lowest_position(const struct rp_ring *ring, uint32_t replica, uint64_t batch);
 /** The first batch of the next flow: the first one that some ring lacks. */

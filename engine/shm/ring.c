@@ -44,6 +44,7 @@ int rp_ring_create(struct rp_ring *ring, const struct rp_geometry *geometry, uin
     RP_ASSERT(replicas > 0 && replicas <= RP_REPLICAS_MAX);
     *ring = (struct rp_ring){.data.fd = -1,
                              .geometry = *geometry,
+                             .contract = identity.contract,
                              .tail = first_batch,
                              .announced = first_batch,
                              .release = first_batch,

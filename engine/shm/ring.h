@@ -59,6 +59,7 @@ struct rp_ring_seat {
 struct rp_ring {
     struct rp_segment data;
     struct rp_geometry geometry; /* private copy: never re-read from shared memory */
+    struct rp_hash128 contract;  /* in its header */
     uint64_t tail;               /* private copy of the word */
     uint64_t announced;          /* <= tail: no trainer sleeps through a batch below it */
     uint64_t release;            /* the lowest of all seats */

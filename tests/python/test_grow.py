@@ -5,6 +5,7 @@ named step on have them, in this engine, in those after a kill, and on every nod
 import contextlib
 import itertools
 import os
+import subprocess
 
 import pytest
 import ringpack
@@ -163,6 +164,34 @@ def test_two_nodes(engines, program, folder, stream, verb):
     seen += nodes.read(0, rows) + nodes.read(1, rows)
     assert sorted(seen)[: len(rows)] == list(range(len(rows))) and rows != old
     nodes.close()
+
+
+@pytest.mark.parametrize("leaving", [[0, 1], [1]])
+def test_processes_that_return(engines, program, folder, stream, leaving):
+    """Without a token, to where they were. Their rings were made with the contract before, and no
+    process reads those any more."""
+    engine = stream.start(engines, program, folder)
+    rows = stream.rows_from(8 * STEP_ROWS)
+    command = [program, "read", "live", "--run-dir", str(folder), "--batches", "6", "--rank"]
+    processes = [subprocess.Popen([*command, str(rank)]) for rank in leaving]
+    loaders = {
+        rank: ringpack.Loader(
+            dp_rank=rank, dp_world_size=2, run="live", run_dir=folder, connect_timeout=60
+        )
+        for rank in {0, 1} - set(leaving)
+    }
+    for loader in loaders.values():
+        for _ in range(6):
+            assert loader.next(timeout=60) is not None
+    assert [process.wait(60) for process in processes] == [0] * len(processes)
+    stream.prepare()
+    stream.change(program, engine, 8)
+    for loader in loaders.values():
+        loader.close()
+    with Ranks(engine, 2) as ranks:
+        seen = take(ranks.turns(), rows)
+    assert sorted(set(seen))[: len(rows) - 12] == list(range(12, len(rows)))
+    assert engine.stop() == 0
 
 
 @pytest.mark.parametrize("verb", ["grow", "weights"])

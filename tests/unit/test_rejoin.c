@@ -76,9 +76,9 @@ static void open_ring(uint32_t r)
     struct rp_geometry g = tiny(SLOTS);
     g.rank = r;
     g.world = RINGS;
-    assert_int_equal(rp_ring_create(&world.rings[r], &g, 1,
-                                    (struct rp_ring_identity){{1, 2}, GENERATION}, 0, &error),
-                     0);
+    const struct rp_ring_identity identity = {rp_contract_hash(&world.engine.stream.contract),
+                                              GENERATION};
+    assert_int_equal(rp_ring_create(&world.rings[r], &g, 1, identity, 0, &error), 0);
     for (uint64_t batch = 0; batch < SLOTS; batch++)
         fill(&world.rings[r], batch);
     rp_ring_publish(&world.rings[r], SLOTS);
