@@ -65,6 +65,10 @@ struct rp_contract_sides {
     uint64_t records_from;
 };
 
+/* records_from where the state token of the earlier side, which has a hash of the begun records, is
+ * compared as well: its contract lacks the records that an engine appended since. */
+#define RP_RECORDS_OF_TOKEN UINT64_C(1)
+
 /** Compare an earlier contract, `had`, with the current one, `has`. Returns 0 if all fields that
  * differ may differ at this moment; otherwise -RP_E_MISMATCH: the message names the fields with
  * both values, the most important one first, and the hint says whether that one may ever change,

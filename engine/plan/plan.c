@@ -302,6 +302,11 @@ bool rp_plan_is_in_run(const struct rp_plan *plan)
     return !plan->v2 || rp_v2_is_in_run(plan->v2);
 }
 
+bool rp_plan_has_records_of(struct rp_plan *plan, const void *token, size_t bytes)
+{
+    return plan->v2 && rp_v2_is_token(token, bytes) && rp_v2_has_records_of(plan->v2, token, bytes);
+}
+
 int rp_plan_check_steps(struct rp_plan *plan, const struct rp_numbering *numbering,
                         struct rp_error *error)
 {

@@ -166,6 +166,9 @@ void rp_plan_stage_text(const struct rp_plan *plan, char *text, size_t capacity)
 uint64_t rp_plan_next_boundary(const struct rp_plan *plan, uint64_t row);
 /** Whether the plan is at a row of this run, or at its end. */
 bool rp_plan_is_in_run(const struct rp_plan *plan);
+/** Whether the records of the run that are begun at a token's row are the token's, in version 2.
+ * The plan is at row 0 then, or where it was. */
+bool rp_plan_has_records_of(struct rp_plan *plan, const void *token, size_t bytes);
 
 /** For a run with drop_last: refuse a numbering if the stage ahead that ends the run does not begin
  * at one of its steps (STREAM2.md section 10.2); unless the stream ends at the plan's row. Errors:

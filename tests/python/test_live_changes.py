@@ -51,8 +51,10 @@ def test_a_kill_after_the_command(engines, program, folder, stream, turns):
     assert engine.stop() == 0
 
 
-def test_trainers_of_a_killed_engine_go_on(engines, program, folder, stream):
-    """Trainers that attached before the command attach to the next engine, which has the record."""
+@pytest.mark.parametrize("turns", [0, 20])
+def test_trainers_of_a_killed_engine_go_on(engines, program, folder, stream, turns):
+    """Trainers that attached before the command attach to the next engine, which has the record:
+    before its row, and after it."""
     rows = stream.rows_from(10 * STEP_ROWS)
     engine = stream.start(engines, program, folder, checkpoint_steps=4)
     with Ranks(engine, 2, restart_timeout=60) as ranks:
@@ -61,6 +63,7 @@ def test_trainers_of_a_killed_engine_go_on(engines, program, folder, stream):
             engine.checkpoint()
         stream.prepare()
         stream.change(program, engine, 10)
+        seen += take(ranks.turns(turns), rows)
         engine.kill()
         engine = stream.start(engines, program, folder, checkpoint_steps=4)
         seen += take(ranks.turns(), rows)

@@ -89,6 +89,7 @@ RP_MUST_CHECK int rp_v2_load(struct rp_plan_v2 *v2, const void *token, size_t by
 RP_MUST_CHECK int rp_v2_start(struct rp_plan_v2 *v2, const void *token, size_t bytes,
                               const struct rp_plan_start *start, struct rp_error *error);
 RP_MUST_CHECK int rp_v2_rewind(struct rp_plan_v2 *v2, struct rp_error *error);
+bool rp_v2_has_records_of(struct rp_plan_v2 *v2, const void *token, size_t bytes);
 RP_MUST_CHECK int rp_v2_append_record(struct rp_plan_v2 *v2, const struct rp_plan_record *record,
                                       struct rp_error *error);
 RP_MUST_CHECK int rp_v2_follow(struct rp_plan_v2 *v2, struct rp_plan_v2 *started,

@@ -46,6 +46,15 @@ int rp_v2_state_info(const void *token, size_t bytes, struct rp_state_info *info
     return 0;
 }
 
+bool rp_v2_has_records_of(struct rp_plan_v2 *v2, const void *token, size_t bytes)
+{
+    struct rp_planner_token_info info;
+    if (rp_planner_token_info(token, bytes, &info, NULL) < 0 || rp_v2_rewind(v2, NULL) < 0)
+        return false;
+    uint64_t row = info.position.next_row;
+    return rp_hash128_equal(info.records, rp_calendar_chains(v2->now.calendar, row).records);
+}
+
 /* ---- the part of the contract that a token has ----------------------------------------------- */
 
 static void add_source(struct rp_record_writer *writer, uint32_t j,

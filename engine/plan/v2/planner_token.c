@@ -234,6 +234,7 @@ int rp_planner_token_info(const void *token, size_t bytes, struct rp_planner_tok
         .stages_begun = header->stages_begun,
         .seed = header->seed,
         .digest = header->digest,
+        .records = header->records,
         .tokenizer = header->tokenizer,
         .counts = header->counts,
         .waiting = count_waiting(&decoded),

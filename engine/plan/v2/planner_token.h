@@ -45,7 +45,8 @@ struct rp_planner_token_info {
     struct rp_stream_position position;
     uint32_t bytes, source_count, stages_begun;
     uint64_t seed;
-    struct rp_hash128 digest; /* plan digest at window_first */
+    struct rp_hash128 digest;  /* plan digest at window_first */
+    struct rp_hash128 records; /* chain B */
     struct rp_hash128 tokenizer;
     struct rp_stream_counts counts;
     uint64_t waiting; /* tokens */
