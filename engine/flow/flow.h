@@ -63,8 +63,8 @@ struct rp_flow_options {
     bool mapped;   /* take tokens from mapped files: for a corpus that the page cache holds */
     bool o_direct; /* open token files with O_DIRECT where they allow it */
     /* Choose the read mode continuously for each stretch (residency.h). `mapped` and `o_direct`
-     * then hold only at the start, or throughout if adapting is impossible; without may_buffer no
-     * stretch is mapped even then. */
+     * then hold at the start only. If the flow cannot adapt, they hold for the whole run, but no
+     * file is mapped without may_buffer. */
     bool adapts;
     bool may_buffer, may_direct;            /* the reads that an adapting flow may choose */
     const struct rp_page_cache *page_cache; /* NULL: the kernel's */

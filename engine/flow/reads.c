@@ -55,7 +55,7 @@ int rp_reads_start(struct rp_reads *reads, const struct rp_plan *plan, uint64_t 
     if (!reads->no_block_reads && !rp_files_are_mapped(reads->files))
         code = rp_block_reads_open(&reads->block_reads, plan, reads->options, base_row,
                                    reads->data_ring.bytes, error);
-    reads->reads_alone = lacks_blocks(&reads->block_reads);
+    reads->reads_single = lacks_blocks(&reads->block_reads);
     if (reads->options->next_use)
         rp_next_use_start(reads->options->next_use, plan, &reads->block_reads);
     return code;

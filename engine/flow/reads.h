@@ -25,10 +25,10 @@ struct rp_reads {
     struct rp_masks masks;
     bool from_corpus;    /* a transfer has needed the corpus; no block is read before that */
     bool no_block_reads; /* a block read has failed: there are none from then on */
-    /* Documents are read individually as a rule: there are no block reads, or some lane has none,
-     * or the last due block cannot be read as one. Only then does a single-document read bring its
-     * stretches into the page cache: otherwise block reads do. */
-    bool reads_alone;
+    /* Single-document reads are the rule: there are no block reads, or some lane has none, or the
+     * last due block cannot be read as one. Only then does such a read bring its stretches into the
+     * page cache: otherwise block reads do. */
+    bool reads_single;
     /* The part of the last due block that is not read yet; 0 documents = none. A block is read in
      * parts, one for each shard, and a part in turns: next_side 0 reads its tokens, c + 1 the
      * entries of side column c. */

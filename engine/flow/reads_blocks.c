@@ -134,7 +134,7 @@ static bool find_block(struct rp_reads *reads, const struct rp_plan *plan,
     while (next_due(reads, plan, &due->block)) {
         switch (choose_way(reads, due, block_read)) {
         case AS_BLOCK:
-            reads->reads_alone = lacks_blocks(&reads->block_reads);
+            reads->reads_single = lacks_blocks(&reads->block_reads);
             return true;
         case MAPPED:
             advance_side(reads, due);
@@ -146,7 +146,7 @@ static bool find_block(struct rp_reads *reads, const struct rp_plan *plan,
             }
             due->part.documents = due->block.documents; /* all of it, and no column */
             advance_part(reads, due);
-            reads->reads_alone = true;
+            reads->reads_single = true;
             return false;
         }
     }

@@ -94,17 +94,17 @@ static void place_mapped(const struct rp_reads *reads, const struct rp_file *fil
                                            blocks.end - blocks.first);
 }
 
-/* Read the bytes [first, last) of a shard for this ticket. False if the ticket or the data is full.
- */
-static bool place_alone(struct rp_reads *reads, enum rp_read_mode mode, uint32_t shard,
-                        uint64_t first, uint64_t last, struct rp_transfer *transfer)
+/* Read the bytes [first, last) of a shard for this ticket: a single-document read. False if the
+ * ticket or the data is full. */
+static bool place_single_read(struct rp_reads *reads, enum rp_read_mode mode, uint32_t shard,
+                              uint64_t first, uint64_t last, struct rp_transfer *transfer)
 {
     const struct rp_file *file = &reads->files->files[shard];
     bool past_cache = goes_past_cache(reads, file, mode, shard);
     struct rp_file_range range = file_range(reads, file, shard, past_cache, first, last);
     if (!rp_reads_place_range(reads, &range, &transfer->data_offset))
         return false;
-    if (file->stretches && (reads->reads_alone || !past_cache ||
+    if (file->stretches && (reads->reads_single || !past_cache ||
                             rp_corpus_shard(reads->options->corpus, shard)->kind == RP_SHARD_SIDE))
         rp_residency_want(file->stretches, first, last);
     if (file->stretches && reads->block_reads.blocks.documents == 0)
@@ -132,7 +132,7 @@ int rp_reads_place_shard(struct rp_reads *reads, const struct rp_extent *extent,
     if (mode == RP_READ_MAPPED)
         place_mapped(reads, file, extent->shard, first, transfer);
     else if (!place_in_block_read(reads, extent->shard, first, last, transfer) &&
-             !place_alone(reads, mode, extent->shard, first, last, transfer))
+             !place_single_read(reads, mode, extent->shard, first, last, transfer))
         return RP_READS_FULL;
     rp_files_note_taken(reads->files, extent->shard, reads->number, last - first);
     return RP_READS_PLACED;
