@@ -4,7 +4,7 @@
  * Dispatch saves states in slots, which it reuses (rp_queue_save). Other threads read a slot in two
  * places:
  *
- *   complete_batch (deliver.c)  the state after a batch that is not published: choose_sizes
+ *   rp_complete_batch           the state after a batch that is not published: choose_sizes
  *                               (flow_open.c) has slots for all of these
  *   rp_flow_state_at            any position, on the engine's thread while it has the turn. So no
  *                               tail moves meanwhile, which limits dispatch (may_be_overwritten).
