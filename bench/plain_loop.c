@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plain_loop — the baseline of the engine: one core, and nothing between a corpus and its batches.
+/* plain_loop.c — the baseline of the engine: one core, and nothing between a corpus and its
+ * batches.
  *
  *     ringpack_loop pack,concat sources=c.bin seq_len=4096 batch_size=8 profile=hf
  *     ringpack_loop seek sources=c.bin seq_len=4096 batch_size=8 row=100000 state=FILE

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ranges — one object by plain libcurl, in ranges, some at a time: the limit that remote.py
+/* ranges.c — one object by plain libcurl, in ranges, some at a time: the limit that remote.py
  * compares the engine with.
  *
  *     ringpack_ranges URL BYTES RANGE_BYTES DEPTH

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trainer — a C trainer under a magnifying glass, and the bare ring to compare it with.
+/* trainer.c — a C trainer under a magnifying glass, and the bare ring to compare it with.
  *
  *     ringpack_trainer attach run_dir=DIR batches=2000 think_us=1000 log=FILE
  *     ringpack_trainer attach run_dir=DIR batches=200 warm=256 rest_ms=300 read=131072

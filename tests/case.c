@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* case — linked with each unit test. With RP_CASE=NAME (with * and ?) only these cases of it run.
+/* case.c — linked with each unit test. With RP_CASE=NAME (with * and ?) only these cases of it run.
  * With RP_THREADED=FOLDER a test that has started a thread or a process leaves an empty file of its
  * name in FOLDER: tools/check runs no other test under ThreadSanitizer. */
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sha256 — see sha256.h. Names of variables as in FIPS 180-4, section 6.2. */
+/* sha256.c — see sha256.h. Names of variables as in FIPS 180-4, section 6.2. */
 #include "base/sha256.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache — opens, closes and counts a cache. */
+/* cache.c — opens, closes and counts a cache. */
 #include "cache/cache.h"
 
 #include <errno.h>

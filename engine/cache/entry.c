@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* entry — an open object of a cache, for readers (cache.h): lookup of present pages, verification
+/* entry.c — an open object of a cache, for readers (cache.h): lookup of present pages, verification
  * of their hashes, and the queue of jobs (writer.h). */
 #include <errno.h>
 #include <stdlib.h>

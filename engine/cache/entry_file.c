@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* entry_file — reads and writes the file of one object. Codes are negative errno, without messages,
- * because no failure of a cache is one of the run. */
+/* entry_file.c — reads and writes the file of one object. Codes are negative errno, without
+ * messages, because no failure of a cache is one of the run. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

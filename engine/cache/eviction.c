@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eviction — lists the chunks of a directory, and evicts those with the greatest distance. */
+/* eviction.c — lists the chunks of a directory, and evicts those with the greatest distance. */
 #include "cache/eviction.h"
 
 #include <dirent.h>

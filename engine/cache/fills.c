@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fills — the active fills of a cache (cache.h). A fill lasts from the begin of its request until
+/* fills.c — the active fills of a cache (cache.h). A fill lasts from the begin of its request until
  * its bytes are written, so a waiting reader then finds them in the file and sends no request. */
 #include "base/bits.h"
 #include "cache/cache_struct.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* quota — the lock and the record of a cache directory. */
+/* quota.c — the lock and the record of a cache directory. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* writer — runs the jobs of a cache.
+/* writer.c — runs the jobs of a cache.
  *
  * For each chunk: count its new pages → write them and their hashes → mark them present. A whole
  * job runs under the lock of the directory, so no page is written while another engine evicts its

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sized — no byte beyond the caller's struct_size is read or written. */
+/* sized.c — no byte beyond the caller's struct_size is read or written. */
 #include "client/sized.h"
 
 #include <inttypes.h>

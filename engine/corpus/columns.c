@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* columns — values of many documents at once (corpus.h). The values of BATCH documents are
+/* columns.c — values of many documents at once (corpus.h). The values of BATCH documents are
  * prefetched before the first is read. */
 #include <errno.h>
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* corpus — queries of the sources of a run and their shards (corpus_struct.h). */
+/* corpus.c — queries of the sources of a run and their shards (corpus_struct.h). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

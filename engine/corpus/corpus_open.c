@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* corpus_open — opening the shards of all sources, one after another, or the index of all of them
+/* corpus_open.c — opening the shards of all sources, one after another, or the index of all of them
  * (corpus_struct.h). */
 #include <errno.h>
 #include <inttypes.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* document_scan — one loop per token width over groups of a fixed size: the compiler turns "any EOS
- * in the group?" and "largest of the group" into vector instructions, and only a group with an EOS
- * is scanned token by token, without a branch. The document table thus costs little where documents
- * are longer than a group.
+/* document_scan.c — one loop per token width over groups of a fixed size: the compiler turns "any
+ * EOS in the group?" and "largest of the group" into vector instructions, and only a group with an
+ * EOS is scanned token by token, without a branch. The document table thus costs little where
+ * documents are longer than a group.
  *
  * The entry of a document table is the first token of a document: one after a trailing EOS, or a
  * leading EOS itself. Entry 0 is always 0, and no other is, so that an EOS at the very start makes

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inspect — `ringpack inspect`: the format of a shard and the figures of its index. */
+/* inspect.c — `ringpack inspect`: the format of a shard and the figures of its index. */
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>

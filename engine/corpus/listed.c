@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* listed — the shards of a corpus that is opened by an index of all of it (corpus_struct.h).
+/* listed.c — the shards of a corpus that is opened by an index of all of it (corpus_struct.h).
  *
  * A shard takes no memory until it is used: then its record is read in the mapping, and a
  * struct rp_shard with its path is kept until the corpus is closed. Any thread may be the first to

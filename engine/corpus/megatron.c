@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* megatron — see megatron.h.
+/* megatron.c — see megatron.h.
  *
  * The index, little-endian: magic "MMIDIDX\0\0" (9 bytes), u64 version 1, u8 dtype code, u64 N
  * sequences, u64 D, then i32 lengths[N] in tokens, i64 pointers[N] in bytes of the .bin, i64

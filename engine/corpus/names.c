@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* names — the words of formats and token types, and the width of a type. */
+/* names.c — the words of formats and token types, and the width of a type. */
 #include <string.h>
 
 #include "base/bits.h"

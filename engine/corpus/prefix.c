@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* prefix — the documents of a source that has grown: its range, and its fingerprint at an earlier
+/* prefix.c — the documents of a source that has grown: its range, and its fingerprint at an earlier
  * number of documents (corpus.h). */
 #include <inttypes.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read_tokens — one pass over a token file, in pieces that stay in the cache while they are hashed
- * and scanned. It reads and does not map: a file that is truncated is an error and no signal. */
+/* read_tokens.c — one pass over a token file, in pieces that stay in the cache while they are
+ * hashed and scanned. It reads and does not map: a file that is truncated is an error and no
+ * signal. */
 #include <errno.h>
 #include <fcntl.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reader — the checks of every document that a reader finds, and the refusals of files. */
+/* reader.c — the checks of every document that a reader finds, and the refusals of files. */
 #include "corpus/reader.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* revalidate — whether the mapped .idx of a shard is still the opened content.
+/* revalidate.c — whether the mapped .idx of a shard is still the opened content.
  *
  * A large .idx stays mapped (a small one is copied at open), so a write in place changes lengths
  * and places under the plan. A write changes the stamp before it changes a byte. A stamp may also

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard — opening one shard, whatever its format, and deciding whether it is still the same
+/* shard.c — opening one shard, whatever its format, and deciding whether it is still the same
  * content.
  *
  * Flow: find its format; check the token file; get the index or the table of its documents;

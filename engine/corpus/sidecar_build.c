@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sidecar_build — the sidecar of one shard (`ringpack index`): all that needs every token, in one
+/* sidecar_build.c — the sidecar of one shard (`ringpack index`): all that needs every token, in one
  * pass.
  */
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* table_build — a table in memory: of a file that has no sidecar, and whose documents are found
+/* table_build.c — a table in memory: of a file that has no sidecar, and whose documents are found
  * quickly. */
 #include <inttypes.h>
 #include <stdio.h>

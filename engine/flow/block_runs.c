@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* block_runs — the runs that a block of documents occupies in its file (block_reads.h). */
+/* block_runs.c — the runs that a block of documents occupies in its file (block_reads.h). */
 #include "flow/block_reads.h"
 
 #include "base/bits.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* widen — instantiates the kernels of widen_kernel.inc, and chooses the one for this processor.
+/* widen.c — instantiates the kernels of widen_kernel.inc, and chooses the one for this processor.
  *
  * Plain loops that compilers turn into SIMD on every machine (-O3, engine/CMakeLists.txt): once for
  * the baseline of the architecture (SSE2, NEON), and once for AVX2. Vectors of 512 bits gained a

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* choose — choice of a method by trial. The kernel's version and its sysctls do not suffice,
+/* choose.c — choice of a method by trial. The kernel's version and its sysctls do not suffice,
  * because seccomp filters and sandboxes refuse calls in their own ways. So a ring is made, and one
  * byte is read through it. */
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http_object — opens and closes the objects of io_http.c. */
+/* http_object.c — opens and closes the objects of io_http.c. */
 #include "io/http_object.h"
 
 #include <errno.h>

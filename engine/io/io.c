@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* io — interprets the raw results of all methods.
+/* io.c — interprets the raw results of all methods.
  *
  * Flow:   rp_io_submit         rp_io_wait ──► final result
  *              │                   ▲

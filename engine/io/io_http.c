@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* io_http — reads of remote objects (object/requests.h), of their cached bytes (cache/cache.h), and
- * of local files of the same corpus.
+/* io_http.c — reads of remote objects (object/requests.h), of their cached bytes (cache/cache.h),
+ * and of local files of the same corpus.
  *
  *     read of a remote object ──► head and tail: its cached ends ──► files
  *                             └─► gap between them ────────────────► server

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* io_pread — reads by a pool of threads, for machines and containers without io_uring.
+/* io_pread.c — reads by a pool of threads, for machines and containers without io_uring.
  *
  *   submit ──► jobs ──► threads ──► results ──► reap
  *      └── bytes in the page cache are copied at once ──┘

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* io_uring — reads through a ring of the kernel's.
+/* io_uring.c — reads through a ring of the kernel's.
  *
  * submit only writes entries of the submission queue; one io_uring_enter in reap hands over all of
  * them and waits. Buffers inside the registered region are read with READ_FIXED (measured: 17 to

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* open_file — token files, opened for the page cache or past it (O_DIRECT).
+/* open_file.c — token files, opened for the page cache or past it (O_DIRECT).
  *
  * O_DIRECT is switched on after the file is open and known to be a regular file. Its alignment
  * comes from statx; a trial read then verifies it, because some file systems accept the flag and

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* command — run a shell command with a time limit, and read its output. */
+/* command.c — run a shell command with a time limit, and read its output. */
 #include "object/command.h"
 
 #include <errno.h>

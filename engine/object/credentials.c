@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* credentials — find, keep and renew the keys of this process. */
+/* credentials.c — find, keep and renew the keys of this process. */
 #include "object/credentials.h"
 
 #include <jansson.h>

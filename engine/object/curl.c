@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* curl — load libcurl and its functions by name. */
+/* curl.c — load libcurl and its functions by name. */
 #include "object/curl.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* endpoint — request keys from the container's or the instance's endpoint. Addresses and headers
+/* endpoint.c — request keys from the container's or the instance's endpoint. Addresses and headers
  * are from AWS's documentation: "Container credential provider" and "Use the Instance Metadata
  * Service". */
 #include "object/endpoint.h"

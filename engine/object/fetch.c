@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fetch — read an object in pieces. The first request brings the size, the identity and the first
+/* fetch.c — read an object in pieces. The first request brings the size, the identity and the first
  * 64 KiB; the other pieces follow, several at a time. */
 #include "object/fetch.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* google — find the bearer, and keep the token that a command printed. */
+/* google.c — find the bearer, and keep the token that a command printed. */
 #include "object/google.h"
 
 #include <errno.h>

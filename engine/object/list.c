@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* list — the objects of a bucket that match a pattern: ListObjectsV2 of S3, List Blobs of Azure, or
- * the tree of a repository of the Hugging Face Hub, page by page.
+/* list.c — the objects of a bucket that match a pattern: ListObjectsV2 of S3, List Blobs of Azure,
+ * or the tree of a repository of the Hugging Face Hub, page by page.
  *
  * Of each reply only keys and the token of the next page are used. S3 and Azure answer with XML,
  * the Hub with JSON and the next page in a header. */

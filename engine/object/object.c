@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* object — the URL and the bearer of each request to an object, signed again before they expire. */
+/* object.c — the URL and the bearer of each request to an object, signed again before they expire.
+ */
 #include "object/object.h"
 
 #include <errno.h>

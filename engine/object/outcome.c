@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outcome — turn libcurl's code for a failed transfer into a cause and a hint. */
+/* outcome.c — turn libcurl's code for a failed transfer into a cause and a hint. */
 #include "object/outcome.h"
 
 #include <stdio.h>

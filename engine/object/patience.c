@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* patience — pauses and time limits of retries (requests.h). */
+/* patience.c — pauses and time limits of retries (requests.h). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* profile — read the profile of AWS's tools. The files are INI files, as Python's configparser
+/* profile.c — read the profile of AWS's tools. The files are INI files, as Python's configparser
  * reads them: names of keys in any case, `=` or `:` after them, comments of # and ;. Lines that are
  * indented below a key without a value are settings of that key. */
 #include "object/profile.h"

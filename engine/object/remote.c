@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* remote — open the shards of a corpus that are objects, in groups.
+/* remote.c — open the shards of a corpus that are objects, in groups.
  *
  * Of each shard the tokens, the index, the sidecar and the file of spans are requested. The first
  * request of each brings size, identity and the first 64 KiB, which is all of a small one; the rest

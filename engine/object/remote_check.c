@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* remote_check — URLs that would share an index and chunks must be of one object (remote.h). */
+/* remote_check.c — URLs that would share an index and chunks must be of one object (remote.h). */
 #include <errno.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reply — parse the headers of a reply, and judge it. */
+/* reply.c — parse the headers of a reply, and judge it. */
 #include "object/reply.h"
 
 #include <ctype.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* requests — the states of a request:
+/* requests.c — the states of a request:
  *
  *   start ──► ASKED ──► the reply's headers are judged ──► body into the buffer ──► DONE
  *               ▲                 │                              │

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* requests_do — do requests while the caller waits, until all are answered or the process is to end
- * (requests.h). */
+/* requests_do.c — do requests while the caller waits, until all are answered or the process is to
+ * end (requests.h). */
 #include "base/bits.h"
 #include "base/stop.h"
 #include "object/requests.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sign — presign URLs, and percent-encode text. */
+/* sign.c — presign URLs, and percent-encode text. */
 #include "object/sign.h"
 
 #include <ctype.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* url — parse URLs, and find the hosts of stores. */
+/* url.c — parse URLs, and find the hosts of stores. */
 #include "object/url.h"
 
 #include <ctype.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* url_id — the id of the object of a URL (url.h).
+/* url_id.c — the id of the object of a URL (url.h).
  *
  * A query has two parts: the right to read (a signature, which is another one tomorrow), and the
  * choice of the bytes (`versionId`, or a program behind the path). Only the latter counts. Each

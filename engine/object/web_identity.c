@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* web_identity — request keys from STS. The request and its reply are as in AWS's documentation:
+/* web_identity.c — request keys from STS. The request and its reply are as in AWS's documentation:
  * docs.aws.amazon.com/STS/latest/APIReference/API_AssumeRoleWithWebIdentity.html. */
 #include "object/web_identity.h"
 

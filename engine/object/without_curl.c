@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* without_curl — replaces the stores in a build without libcurl: each call is refused with this
+/* without_curl.c — replaces the stores in a build without libcurl: each call is refused with this
  * reason. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #include "base/fail.h"

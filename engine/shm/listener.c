@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* listener — the engine's end: its names in the run directory, and its connections.
+/* listener.c — the engine's end: its names in the run directory, and its connections.
  *
  * Invariants
  *

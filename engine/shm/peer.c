@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* peer — the kernel's handle on the process that connected: SO_PEERPIDFD (Linux 6.5), or, before
+/* peer.c — the kernel's handle on the process that connected: SO_PEERPIDFD (Linux 6.5), or, before
  * that, a handle made from the process number that the kernel noted at connect.
  *
  * The number may be another process's by now. But a process that connected and has not hung up has

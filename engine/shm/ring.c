@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ring — the engine's end. The trainer's end is ring_view.c, the shape of a slot ring_geometry.c.
+/* ring.c — the engine's end. The trainer's end is ring_view.c, the shape of a slot ring_geometry.c.
  *
  * The engine addresses memory only with its private copies: a trainer's words decide when a slot is
  * written again and never which one. */

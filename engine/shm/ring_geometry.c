@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ring_geometry — the offsets in a slot: a pure function of a few parameters, so a trainer checks a
- * header by computing it again. */
+/* ring_geometry.c — the offsets in a slot: a pure function of a few parameters, so a trainer checks
+ * a header by computing it again. */
 #include <string.h>
 
 #include "base/bits.h"

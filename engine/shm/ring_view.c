@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ring_view — the trainer's end of a batch ring.
+/* ring_view.c — the trainer's end of a batch ring.
  *
  * The engine is trusted more than a trainer is, but a damaged header must not make a trainer read
  * wild memory: the header is copied once, checked as a whole, and only the copy is used. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* segment — the order matters: check for room (an over-committed machine does not refuse, it
+/* segment.c — the order matters: check for room (an over-committed machine does not refuse, it
  * kills), map, collapse, reserve the missing pages (ftruncate succeeds without them, and SIGBUS
  * comes later), touch, seal. */
 #include "shm/segment.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* socket — messages and descriptors. SEQPACKET keeps message boundaries and reports a hang-up at
+/* socket.c — messages and descriptors. SEQPACKET keeps message boundaries and reports a hang-up at
  * once. */
 #include "shm/socket.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wait — futexes are used without PRIVATE: most words are in memory that several processes map, and
- * waits on the others are too rare for the difference to show. */
+/* wait.c — futexes are used without PRIVATE: most words are in memory that several processes map,
+ * and waits on the others are too rare for the difference to show. */
 #include "shm/wait.h"
 
 #include <limits.h>

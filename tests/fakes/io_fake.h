@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* io_fake — a method of engine/io that misbehaves on purpose, the same way for the same seed.
+/* io_fake.h — a method of engine/io that misbehaves on purpose, the same way for the same seed.
  *
  * It reads the real file at the moment a read is reaped, so a buffer that is used too early is
  * empty. It keeps to the kernel's behaviour: no more bytes than requested, no aligned (O_DIRECT)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* io_run — random reads of a file of known bytes, through any method, every byte compared. */
+/* io_run.h — random reads of a file of known bytes, through any method, every byte compared. */
 #ifndef RP_TESTS_IO_RUN_H
 #define RP_TESTS_IO_RUN_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory_file — see memory_file.h. Only the calls of the engine's parsers are here. This file is
+/* memory_file.c — see memory_file.h. Only the calls of the engine's parsers are here. This file is
  * built without coverage: it is not under test. */
 #include "memory_file.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* points — see points.h. The known points, how often they were reached and how often they killed
+/* points.c — see points.h. The known points, how often they were reached and how often they killed
  * stand in a file that all processes map; points that have killed seldom are drawn before others.
  * tools/campaign makes the file and reads it.
  *

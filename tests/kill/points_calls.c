@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* points_calls — the calls that change something outside of a process, and copies into shared
+/* points_calls.c — the calls that change something outside of a process, and copies into shared
  * memory: a kill comes before them, after them, and in the middle of those that take time.
  * tools/CMakeLists.txt lists the wrapped calls. */
 #include "points.h"

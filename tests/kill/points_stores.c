@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* points_stores — the compiler's calls before loads and stores under -fsanitize=thread. Loads are
+/* points_stores.c — the compiler's calls before loads and stores under -fsanitize=thread. Loads are
  * of no interest; an atomic operation is done here, in the strongest order. */
 #include "points.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* explore — every run of a scenario that differs in more than the order of independent steps.
+/* explore.c — every run of a scenario that differs in more than the order of independent steps.
  *
  * Depth first: a run is repeated from the last choice that has another branch, or from the last
  * snapshot before that (snapshot.h). Threads are coroutines. A run that comes to a state that was

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* flow_stages — the sources of both stages, for their private functions. */
+/* flow_stages.c — the sources of both stages, for their private functions. */
 #include "flow_stages.h"
 
 #include "model.h"

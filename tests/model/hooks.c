@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hooks — the compiler's calls in code that is instrumented for ThreadSanitizer, and the calls into
- * libc that touch shared memory or the kernel (the linker's --wrap leads them here). */
+/* hooks.c — the compiler's calls in code that is instrumented for ThreadSanitizer, and the calls
+ * into libc that touch shared memory or the kernel (the linker's --wrap leads them here). */
 #include <errno.h>
 #include <linux/futex.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* scenarios — in the order of their exploration. */
+/* scenarios.c — in the order of their exploration. */
 #include "scenarios.h"
 
 const struct model_scenario *const model_scenarios[] = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* segment_model — in the place of shm/segment.c: segments are memory of the model, descriptors are
- * numbers. */
+/* segment_model.c — in the place of shm/segment.c: segments are memory of the model, descriptors
+ * are numbers. */
 #include "model.h"
 #include "scenarios.h"
 #include "shm/segment.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* snapshot — see snapshot.h. Snapshots are stored one after the other, each as its pieces. */
+/* snapshot.c — see snapshot.h. Snapshots are stored one after the other, each as its pieces. */
 #include "snapshot.h"
 
 #include <stdint.h>

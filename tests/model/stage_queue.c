@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stage_queue — the source of the queue, for the states that it saves while other threads read. */
+/* stage_queue.c — the source of the queue, for the states that it saves while other threads read.
+ */
 #include "flow_stages.h"
 #include "switch.h" /* the switches in queue.c */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* threads — coroutines that stop in front of each step on shared memory, and the steps. */
+/* threads.c — coroutines that stop in front of each step on shared memory, and the steps. */
 #include "threads.h"
 
 #include <alloca.h>

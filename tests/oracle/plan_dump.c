@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan_dump — prints the engine's plan for a spec of the oracle, in the oracle's own form.
+/* plan_dump.c — prints the engine's plan for a spec of the oracle, in the oracle's own form.
  *
  *     plan_dump --spec FILE [--rows N] [--from-token FILE] [--accept-weights] [--states] [--digest]
  *

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* select_dump — counts and hash of selections by the engine, for test_select.py. Reads a JSON
+/* select_dump.c — counts and hash of selections by the engine, for test_select.py. Reads a JSON
  * object a line: name, first, group, select, repeat ([[count, expression]]), documents, length and
  * shard (one number a document), columns ({name: {kind, words (hexadecimal), roots ([[documents
  * before, root]])}}). Prints a line for each: {counts, passes, selection}, or {error}. */

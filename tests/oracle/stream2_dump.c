@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream2_dump — the engine's rows of streams of version 2, for the oracle to compare.
+/* stream2_dump.c — the engine's rows of streams of version 2, for the oracle to compare.
  *
  * Each line of standard input is a job in JSON: {"stream": …, "rows": N}, optionally with "token"
  * (hexadecimal; the run continues from it), "records" (text of the contract), "weights" (accepted,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fake_client — the client library's contract without an engine, for tests of the Python package.
+/* fake_client.c — the client library's contract without an engine, for tests of the Python package.
  *
  * Batch k of a "ring" of SLOTS slots holds tokens k * 1000 + place. A slot that is given back is
  * filled with POISON at once, so a view that outlives its lease is seen. The slots are read-only

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_io — both methods read real files byte for byte: random, aligned past the page cache, at the
- * end of the file, hot and cold, with any depth. */
+/* test_io.c — both methods read real files byte for byte: random, aligned past the page cache, at
+ * the end of the file, hot and cold, with any depth. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_io_faults — io.c on a disk that misbehaves, through the scripted fake method.
+/* test_io_faults.c — io.c on a disk that misbehaves, through the scripted fake method.
  *
  * Positive controls: the same runs through methods that break one rule each must be found wrong. */
 #include <errno.h>

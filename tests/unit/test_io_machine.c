@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_io_machine — refusals of the machine, and the fallbacks: io_uring denied, no memory to lock,
- * a fork in the middle, files that are no files. A test that changes the process for good runs in a
- * child. */
+/* test_io_machine.c — refusals of the machine, and the fallbacks: io_uring denied, no memory to
+ * lock, a fork in the middle, files that are no files. A test that changes the process for good
+ * runs in a child. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_utc — moments as text, against the C library. */
+/* test_utc.c — moments as text, against the C library. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mpi_trainer — the whole of a data-parallel trainer in C: a unigram model, MPI, exact resume.
+/* mpi_trainer.c — the whole of a data-parallel trainer in C: a unigram model, MPI, exact resume.
  *
  *     mpicc mpi_trainer.c $(pkg-config --cflags --libs ringpack) -lm -o mpi_trainer
  *     mpirun -np 4 ./mpi_trainer config.yaml state 100 8      # 100 steps, 8 rows per rank

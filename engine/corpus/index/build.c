@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build — the decisions of a build: the new shards, and whether the older index can be appended to
- * (build.h). */
+/* build.c — the decisions of a build: the new shards, and whether the older index can be appended
+ * to (build.h). */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build_layout — the layout of the new file: its sources, and a place in it for each new shard
+/* build_layout.c — the layout of the new file: its sources, and a place in it for each new shard
  * (build_struct.h). */
 #include <errno.h>
 #include <inttypes.h>

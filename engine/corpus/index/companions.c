@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* companions — the companion files and objects of a token file, which decide the result of a scan
+/* companions.c — the companion files and objects of a token file, which decide the result of a scan
  * (build_struct.h). They are found by their names, because an unchanged shard is not opened. */
 #include <errno.h>
 #include <stdlib.h>

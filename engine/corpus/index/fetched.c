@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fetched — a corpus index that is itself an object in a store (index.h).
+/* fetched.c — a corpus index that is itself an object in a store (index.h).
  *
  * It is fetched once into a local file, whose name is made of its URL and its ETag. So a local file
  * never changes its content, and an index that is written again gets another file. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* finish — fingerprints of the new file, its head, and the end of a build (build.h). */
+/* finish.c — fingerprints of the new file, its head, and the end of a build (build.h). */
 #include <dirent.h>
 #include <string.h>
 #include <unistd.h>

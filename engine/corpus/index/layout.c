@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layout — the offsets of the parts of a segment, and the stored form of heads and records
+/* layout.c — the offsets of the parts of a segment, and the stored form of heads and records
  * (INDEX.md). */
 #include <inttypes.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* list — the shards of a build, by their names and the stamps of their files and objects
+/* list.c — the shards of a build, by their names and the stamps of their files and objects
  * (build_struct.h). */
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lookup — shards, documents and columns of an index (index.h). */
+/* lookup.c — shards, documents and columns of an index (index.h). */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

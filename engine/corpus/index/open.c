@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* open — opening and checking an index (INDEX.md). write.c writes it. */
+/* open.c — opening and checking an index (INDEX.md). write.c writes it. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

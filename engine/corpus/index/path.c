@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* path — paths as an index holds them (index.h). The directory of a path, up to a wildcard, is
+/* path.c — paths as an index holds them (index.h). The directory of a path, up to a wildcard, is
  * resolved, and the rest is kept, so a file has the same stored path from every working directory.
  * A URL is stored as its display URL. */
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* scan — the facts of each shard (build.h). */
+/* scan.c — the facts of each shard (build.h). */
 #include <errno.h>
 #include <inttypes.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sidecar — finding and opening the index of one shard (index.h). */
+/* sidecar.c — finding and opening the index of one shard (index.h). */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>

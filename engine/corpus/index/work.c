@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* work — the folder PATH.work of whoever writes the index at PATH (build.h). */
+/* work.c — the folder PATH.work of whoever writes the index at PATH (build.h). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* write_columns — columns that are appended to an index (write.h): their data, then one head. */
+/* write_columns.c — columns that are appended to an index (write.h): their data, then one head. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>

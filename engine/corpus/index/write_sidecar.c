@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* write_sidecar — the index of one shard, from the documents of a walk (write.h). */
+/* write_sidecar.c — the index of one shard, from the documents of a walk (write.h). */
 #include "corpus/collector.h"
 #include "corpus/index/write.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arrow — Arrow IPC: the files of save_to_disk and of the caches of Hugging Face datasets, and
+/* arrow.c — Arrow IPC: the files of save_to_disk and of the caches of Hugging Face datasets, and
  * Feather. Tokens are stored as in a .bin, so uncompressed bodies are read in place.
  *
  * A stream is a sequence of messages: FFFFFFFF (not in versions before 0.15), u32 bytes of

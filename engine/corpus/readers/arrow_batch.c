@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arrow_batch — the rows of a record batch. A row of a list column is a run of its values:
+/* arrow_batch.c — the rows of a record batch. A row of a list column is a run of its values:
  *
  *     first byte   body + values.offset + offsets[row] * width
  *     tokens       offsets[row + 1] - offsets[row]

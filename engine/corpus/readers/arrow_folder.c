@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arrow_folder — folders of Hugging Face datasets:
+/* arrow_folder.c — folders of Hugging Face datasets:
  *
  *     save_to_disk   state.json lists the files, in order
  *     a DatasetDict  dataset_dict.json, and such a folder for each split

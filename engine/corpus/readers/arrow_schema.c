@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arrow_schema — see arrow.h. Fields are visited depth first, so that the nodes and buffers before
- * the wanted column can be counted. */
+/* arrow_schema.c — see arrow.h. Fields are visited depth first, so that the nodes and buffers
+ * before the wanted column can be counted. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* datatrove — the files of datatrove's tokenizer, which nanotron reads:
+/* datatrove.c — the files of datatrove's tokenizer, which nanotron reads:
  *
  *     NAME.ds           bare tokens, u16 or u32
  *     NAME.ds.index     u64 ends[documents], in tokens

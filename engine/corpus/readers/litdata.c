@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* litdata — chunks that optimize() of litData wrote for its TokensLoader, uncompressed:
+/* litdata.c — chunks that optimize() of litData wrote for its TokensLoader, uncompressed:
  *
  *     chunk-0-0.bin  the table of samples (samples.h), and the bare tokens of each sample
  *     index.json     {"chunks": [{"filename": "chunk-0-0.bin", …}, …],

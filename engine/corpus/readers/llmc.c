@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* llmc — llm.c's .bin: a header of 1024 bytes, then tokens, each document led by EOS. */
+/* llmc.c — llm.c's .bin: a header of 1024 bytes, then tokens, each document led by EOS. */
 #include <inttypes.h>
 #include <stdio.h>
 

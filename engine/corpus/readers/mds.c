@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mds — a shard that MDSWriter of mosaicml-streaming wrote, uncompressed:
+/* mds.c — a shard that MDSWriter of mosaicml-streaming wrote, uncompressed:
  *
  *     the table of samples (samples.h)
  *     JSON: the columns (mds_header.c)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mds_folder — a dataset that MDSWriter wrote: index.json has the shards in their order, each with
- * the names of its file (raw_data) and of the compressed file (zip_data). One of the two may be
- * missing. */
+/* mds_folder.c — a dataset that MDSWriter wrote: index.json has the shards in their order, each
+ * with the names of its file (raw_data) and of the compressed file (zip_data). One of the two may
+ * be missing. */
 #include <string.h>
 #include <unistd.h>
 

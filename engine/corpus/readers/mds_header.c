@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mds_header — the JSON of an MDS shard: {"format": "mds", "column_names": ["tokens"],
+/* mds_header.c — the JSON of an MDS shard: {"format": "mds", "column_names": ["tokens"],
  * "column_encodings": ["ndarray:uint16"], "column_sizes": [null], …}. A size is null if each
  * sample has its own. Encodings that hold token ids:
  *

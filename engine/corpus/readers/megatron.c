@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* megatron — folders of NAME.bin + NAME.idx. The .idx gives their format (format.c) and is
+/* megatron.c — folders of NAME.bin + NAME.idx. The .idx gives their format (format.c) and is
  * mapped as it is (corpus/megatron.h), so no walk is needed. */
 #include <errno.h>
 #include <string.h>

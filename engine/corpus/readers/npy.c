@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* npy — a true numpy .npy file of one dimension (corpus/numpy.h). */
+/* npy.c — a true numpy .npy file of one dimension (corpus/numpy.h). */
 #include <stdio.h>
 #include <string.h>
 

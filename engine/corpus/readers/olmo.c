@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* olmo — the files of dolma's tokenizer, which OLMo-core reads:
+/* olmo.c — the files of dolma's tokenizer, which OLMo-core reads:
  *
  *     NAME.npy     bare tokens; in spite of its name it has no header of numpy
  *     NAME.csv.gz  a row for each document: its first token, the token after its last one, then

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* raw — headerless tokens: nanoGPT's .bin, OLMo's .npy. They have no magic, so a file is raw only
+/* raw.c — headerless tokens: nanoGPT's .bin, OLMo's .npy. They have no magic, so a file is raw only
  * if it was declared raw. */
 #include <string.h>
 

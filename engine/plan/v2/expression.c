@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* expression — binding and tests (expression.h). Numbers are compared without libc's strtod, whose
- * result depends on the locale. */
+/* expression.c — binding and tests (expression.h). Numbers are compared without libc's strtod,
+ * whose result depends on the locale. */
 #include <math.h>
 #include <stdlib.h>
 

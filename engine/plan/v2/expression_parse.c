@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* expression_parse — from a text to a program (expression.h): one function for each rule of the
+/* expression_parse.c — from a text to a program (expression.h): one function for each rule of the
  * grammar of STREAM2.md section 4. */
 #include <errno.h>
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* selection — see selection.h. Documents are tested in batches whose values are on the stack. */
+/* selection.c — see selection.h. Documents are tested in batches whose values are on the stack. */
 #include "plan/v2/selection.h"
 
 #include <Random123/philox.h>

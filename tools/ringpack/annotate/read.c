@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read — the files of a column, in their order (annotate.h). */
+/* read.c — the files of a column, in their order (annotate.h). */
 #include <errno.h>
 #include <glob.h>
 #include <stdlib.h>

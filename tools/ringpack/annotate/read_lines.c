@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read_lines — a column from JSON Lines: a field of each line, plain or compressed. A field within
- * an object is named with a point: `meta.score`. */
+/* read_lines.c — a column from JSON Lines: a field of each line, plain or compressed. A field
+ * within an object is named with a point: `meta.score`. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read_npy — a column from a numpy .npy file of one dimension. */
+/* read_npy.c — a column from a numpy .npy file of one dimension. */
 #include <string.h>
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read_worker — a column from a form that has a library in Python (Parquet, Arrow, Lance): a worker
- * process reads it. It writes frames: u32 kind, u32 count, then `count` numbers of 8 bytes; the
- * kind is the type of a column, or one of those below. The worker is not trusted. */
+/* read_worker.c — a column from a form that has a library in Python (Parquet, Arrow, Lance): a
+ * worker process reads it. It writes frames: u32 kind, u32 count, then `count` numbers of 8 bytes;
+ * the kind is the type of a column, or one of those below. The worker is not trusted. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* values — the values of a column while they arrive (annotate.h). */
+/* values.c — the values of a column while they arrive (annotate.h). */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* adding — see adding.h. The documents of a source and the lists of its files are walked together,
- * once to compare them and once to write. */
+/* adding.c — see adding.h. The documents of a source and the lists of its files are walked
+ * together, once to compare them and once to write. */
 #include "column/adding.h"
 
 #include <inttypes.h>

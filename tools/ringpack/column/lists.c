@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lists — lists of the rows of a file, which a worker process (_convert/lists.py) writes into a
+/* lists.c — lists of the rows of a file, which a worker process (_convert/lists.py) writes into a
  * nameless file: all values, the length of each list, and a tail. The worker is not trusted. */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* npy — .npy files (values.h). */
+/* npy.c — .npy files (values.h). */
 #include <string.h>
 
 #include "base/bits.h"

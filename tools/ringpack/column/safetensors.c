@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* safetensors — a tensor of a file: u64 bytes of a header of JSON, which has for each tensor its
+/* safetensors.c — a tensor of a file: u64 bytes of a header of JSON, which has for each tensor its
  * type, its shape and its place in the rest of the file. */
 #include <errno.h>
 #include <inttypes.h>

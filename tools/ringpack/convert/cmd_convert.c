@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_convert — `ringpack convert INPUT... -o PREFIX`: the options; conversion.c converts. */
+/* cmd_convert.c — `ringpack convert INPUT... -o PREFIX`: the options; conversion.c converts. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* show — the terminal of `ringpack top` (view.h). */
+/* show.c — the terminal of `ringpack top` (view.h). */
 #include <stdio.h>
 
 #include "base/clock.h"
