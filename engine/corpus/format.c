@@ -279,8 +279,8 @@ static int find(struct rp_found *found, const char *path, const struct rp_find_o
     return 0;
 }
 
-int rp_find(struct rp_found *found, const char *path, const struct rp_find_options *options,
-            struct rp_error *error)
+int rp_find_shard(struct rp_found *found, const char *path, const struct rp_find_options *options,
+                  struct rp_error *error)
 {
     static const struct rp_source_spec nothing_declared = {.eos = RP_EOS_NONE};
     const struct rp_source_spec *hints = options->hints ? options->hints : &nothing_declared;

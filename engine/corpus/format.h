@@ -36,9 +36,10 @@ struct rp_find_options {
     bool replacing_sidecar; /* a damaged sidecar is ignored: it will be overwritten */
 };
 
-/** Fills *found; on failure the caller has none to release. */
-RP_MUST_CHECK int rp_find(struct rp_found *found, const char *path,
-                          const struct rp_find_options *options, struct rp_error *error);
+/** Find the format, the files and the sidecar of a shard. On failure the caller has none to
+ * release. */
+RP_MUST_CHECK int rp_find_shard(struct rp_found *found, const char *path,
+                                const struct rp_find_options *options, struct rp_error *error);
 void rp_found_release(struct rp_found *found);
 
 /** The declared values, or those from a sidecar, for a reader. */

@@ -20,8 +20,8 @@
     "restore it, or run `ringpack index` if the change was meant (the stream is then another "     \
     "one), and restart; delivered rows are valid"
 
-static int changed(const char *path, const char *what, uint64_t expected, uint64_t found,
-                   struct rp_error *error)
+static int fail_changed(const char *path, const char *what, uint64_t expected, uint64_t found,
+                        struct rp_error *error)
 {
     return rp_fail(error, -RP_E_CHANGED, HINT,
                    "%s: changed while it was in use: %s: expected %" PRIu64 ", found %" PRIu64,
@@ -37,7 +37,7 @@ static int compare(const struct rp_opened *opened, struct rp_error *error)
     struct rp_hash128 found = rp_hash128(map->data, (size_t)map->bytes);
     return rp_hash128_equal(found, expected)
                ? 0
-               : changed(opened->found.index_path, "hash", expected.low, found.low, error);
+               : fail_changed(opened->found.index_path, "hash", expected.low, found.low, error);
 }
 
 int rp_shard_revalidate(struct rp_opened *opened, struct rp_error *error)
@@ -54,7 +54,7 @@ int rp_shard_revalidate(struct rp_opened *opened, struct rp_error *error)
     if (!what)
         return 0;
     if (is_there && (found.bytes < map->bytes || !has_hash))
-        return changed(path, what, expected_value, found_value, error);
+        return fail_changed(path, what, expected_value, found_value, error);
     int code = rp_map_detach(map, path, error);
     if (code == 0)
         code = compare(opened, error);

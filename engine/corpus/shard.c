@@ -387,7 +387,7 @@ int rp_shard_open(struct rp_opened *opened, const char *path, uint32_t source,
                   const struct rp_open_options *options, struct rp_error *error)
 {
     *opened = (struct rp_opened){.shard.source = source};
-    int code = rp_find(&opened->found, path, &options->find, error);
+    int code = rp_find_shard(&opened->found, path, &options->find, error);
     if (code == 0)
         code = open_found(opened, options, error);
     if (code < 0)
@@ -401,7 +401,7 @@ int rp_shard_open_for_index(struct rp_opened *opened, const char *path,
 {
     *opened = (struct rp_opened){0};
     *fd_out = -1;
-    int code = rp_find(&opened->found, path, options, error);
+    int code = rp_find_shard(&opened->found, path, options, error);
     if (code == 0)
         *fd_out = open_tokens(opened, &code, error);
     begin_segment(opened);

@@ -28,8 +28,8 @@ static const char *hint_of(const struct rp_index *index, char hint[HINT_BYTES])
     return hint;
 }
 
-static int damaged(const struct rp_index *index, int code, const char *what, uint64_t expected,
-                   uint64_t found, struct rp_error *error)
+static int fail_damaged(const struct rp_index *index, int code, const char *what, uint64_t expected,
+                        uint64_t found, struct rp_error *error)
 {
     char hint[HINT_BYTES];
     return rp_fail(error, code, hint_of(index, hint),
@@ -67,11 +67,11 @@ static int check_magic(const struct rp_index *index, struct rp_error *error)
                        index->path, header[3] == 'X' ? "sidecar, .rpx" : "manifest",
                        RP_INDEX_VERSION);
     if (bytes < RP_INDEX_HEADER_BYTES)
-        return damaged(index, -RP_E_CORRUPT, "bytes, at least", RP_INDEX_HEADER_BYTES, bytes,
-                       error);
+        return fail_damaged(index, -RP_E_CORRUPT, "bytes, at least", RP_INDEX_HEADER_BYTES, bytes,
+                            error);
     if (memcmp(header, RP_INDEX_MAGIC, 8) != 0)
-        return damaged(index, -RP_E_FORMAT, "magic", rp_load_u64(RP_INDEX_MAGIC),
-                       rp_load_u64(header), error);
+        return fail_damaged(index, -RP_E_FORMAT, "magic", rp_load_u64(RP_INDEX_MAGIC),
+                            rp_load_u64(header), error);
     return 0;
 }
 
@@ -82,16 +82,17 @@ static int check_header(const struct rp_index *index, struct rp_error *error)
     if (code < 0)
         return code;
     if (rp_load_u32(header + 8) != RP_INDEX_VERSION)
-        return damaged(index, -RP_E_VERSION, "version", RP_INDEX_VERSION, rp_load_u32(header + 8),
-                       error);
+        return fail_damaged(index, -RP_E_VERSION, "version", RP_INDEX_VERSION,
+                            rp_load_u32(header + 8), error);
     if (rp_load_u32(header + 12) != RP_BLOCK_BYTES)
-        return damaged(index, -RP_E_VERSION, "page size", RP_BLOCK_BYTES, rp_load_u32(header + 12),
-                       error);
+        return fail_damaged(index, -RP_E_VERSION, "page size", RP_BLOCK_BYTES,
+                            rp_load_u32(header + 12), error);
     size_t slots = RP_INDEX_SLOT_AT(0), slots_end = slots + 2 * RP_INDEX_SLOT_BYTES;
     bool is_filled = is_zero(header + 16, slots - 16) &&
                      is_zero(header + slots_end, RP_INDEX_HEADER_BYTES - slots_end);
-    return is_filled ? 0
-                     : damaged(index, -RP_E_CORRUPT, "header bytes that must be 0", 0, 1, error);
+    return is_filled
+               ? 0
+               : fail_damaged(index, -RP_E_CORRUPT, "header bytes that must be 0", 0, 1, error);
 }
 
 /* The generation of a slot; 0: never written; UINT64_MAX: damaged. */
@@ -126,8 +127,8 @@ static int find_slot(struct rp_index *index, bool to_repair, const uint8_t **slo
     *slot_out = index->map.data + RP_INDEX_SLOT_AT(newest);
     index->is_torn |= other != generation - 1;
     if (generation == 0 || (index->is_torn && !to_repair))
-        return damaged(index, -RP_E_CORRUPT, "generation of the older head", generation - 1, other,
-                       error);
+        return fail_damaged(index, -RP_E_CORRUPT, "generation of the older head", generation - 1,
+                            other, error);
     return 0;
 }
 
@@ -157,10 +158,10 @@ static int take_texts(struct rp_index *index, const uint8_t *head, uint64_t text
     const char *texts = (const char *)head + texts_at;
     if (bytes > head_bytes || rp_align_up(texts_at + bytes, 8) != head_bytes || bytes == 0 ||
         texts[bytes - 1] != 0)
-        return damaged(index, -RP_E_CORRUPT, "bytes of the texts", head_bytes - texts_at, bytes,
-                       error);
+        return fail_damaged(index, -RP_E_CORRUPT, "bytes of the texts", head_bytes - texts_at,
+                            bytes, error);
     if (count > bytes)
-        return damaged(index, -RP_E_CORRUPT, "texts, at most", bytes, count, error);
+        return fail_damaged(index, -RP_E_CORRUPT, "texts, at most", bytes, count, error);
     index->texts = rp_calloc((size_t)count, sizeof *index->texts);
     if (!index->texts)
         return fail_memory(index, error);
@@ -171,13 +172,14 @@ static int take_texts(struct rp_index *index, const uint8_t *head, uint64_t text
         source->texts = next;
         for (uint32_t i = 0; i < source->text_count; i++) {
             if (at >= bytes)
-                return damaged(index, -RP_E_CORRUPT, "place of a text, below", bytes, at, error);
+                return fail_damaged(index, -RP_E_CORRUPT, "place of a text, below", bytes, at,
+                                    error);
             *next++ = texts + at;
             at += strlen(texts + at) + 1;
         }
         if (source->text_count < RP_INDEX_PATTERNS)
-            return damaged(index, -RP_E_CORRUPT, "texts of a source, at least", RP_INDEX_PATTERNS,
-                           source->text_count, error);
+            return fail_damaged(index, -RP_E_CORRUPT, "texts of a source, at least",
+                                RP_INDEX_PATTERNS, source->text_count, error);
         snprintf(source->tokenizer.name, sizeof source->tokenizer.name, "%s",
                  source->texts[RP_INDEX_TOKENIZER]);
     }
@@ -197,8 +199,8 @@ static int open_segment(struct rp_index *index, struct rp_index_segment *segment
                 segment->offset >= RP_INDEX_HEADER_BYTES &&
                 rp_range_inside(segment->offset, rp_index_parts_bytes(&segment->parts), file_bytes);
     if (!fits)
-        return damaged(index, -RP_E_CORRUPT, "end of a segment, at most", file_bytes,
-                       segment->offset, error);
+        return fail_damaged(index, -RP_E_CORRUPT, "end of a segment, at most", file_bytes,
+                            segment->offset, error);
     const uint8_t *data = index->map.data + segment->offset;
     int code = rp_tree_over(&segment->tree, data, segment->parts.bytes, segment->tree.root, error);
     if (code < 0)
@@ -223,12 +225,12 @@ static int open_segments(struct rp_index *index, struct rp_index_source *source,
             return code;
         if (!rp_add_u64(documents, segment->shape.table.documents, &documents) ||
             !rp_add_u64(tokens, segment->tokens, &tokens))
-            return damaged(index, -RP_E_CORRUPT, "documents", 0, documents, error);
+            return fail_damaged(index, -RP_E_CORRUPT, "documents", 0, documents, error);
         shards += segment->shape.shards;
     }
     if (documents != source->documents || tokens != source->tokens || shards != source->shards)
-        return damaged(index, -RP_E_CORRUPT, "documents of a source", source->documents, documents,
-                       error);
+        return fail_damaged(index, -RP_E_CORRUPT, "documents of a source", source->documents,
+                            documents, error);
     return 0;
 }
 
@@ -243,8 +245,8 @@ static int open_sources(struct rp_index *index, const uint8_t *head, const uint8
         if (source->segment_count == 0 || source->segment_count > left ||
             (source->tokens == 0 && !index->token_path) || source->widest == 0 ||
             source->widest > 8)
-            return damaged(index, -RP_E_CORRUPT, "segments of a source, at most", left,
-                           source->segment_count, error);
+            return fail_damaged(index, -RP_E_CORRUPT, "segments of a source, at most", left,
+                                source->segment_count, error);
         left -= source->segment_count;
         shards += source->shards;
         int code = open_segments(index, source, entry, error);
@@ -252,7 +254,7 @@ static int open_sources(struct rp_index *index, const uint8_t *head, const uint8
             return code;
     }
     if (left != 0 || shards != rp_load_u64(head + 24) || shards > UINT32_MAX)
-        return damaged(index, -RP_E_CORRUPT, "shards", rp_load_u64(head + 24), shards, error);
+        return fail_damaged(index, -RP_E_CORRUPT, "shards", rp_load_u64(head + 24), shards, error);
     index->shard_count = (uint32_t)shards;
     return 0;
 }
@@ -281,8 +283,8 @@ static int open_column(struct rp_index *index, struct rp_index_column *column, c
     }
     return fits ? rp_tree_over(&column->tree, index->map.data + column->offset, bytes,
                                column->tree.root, error)
-                : damaged(index, -RP_E_CORRUPT, "end of a column, at most", index->map.bytes,
-                          column->offset, error);
+                : fail_damaged(index, -RP_E_CORRUPT, "end of a column, at most", index->map.bytes,
+                               column->offset, error);
 }
 
 static int open_entries(struct rp_index *index, const uint8_t *head, struct rp_error *error)
@@ -310,7 +312,8 @@ static int open_head(struct rp_index *index, const uint8_t *slot, struct rp_erro
              columns = rp_load_u32(head + 16);
     uint64_t texts_at = RP_INDEX_HEAD_BYTES + RP_INDEX_ENTRY_BYTES * (sources + segments + columns);
     if (sources == 0 || texts_at > bytes)
-        return damaged(index, -RP_E_CORRUPT, "bytes of the head, at least", texts_at, bytes, error);
+        return fail_damaged(index, -RP_E_CORRUPT, "bytes of the head, at least", texts_at, bytes,
+                            error);
     memcpy(&index->fingerprint, head + 40, sizeof index->fingerprint);
     index->source_count = (uint32_t)sources;
     index->sources = rp_calloc((size_t)sources, sizeof *index->sources);

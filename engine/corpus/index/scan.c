@@ -134,7 +134,7 @@ static bool take_own_sidecar(const struct rp_indexing *build, struct rp_build_sh
                                             .replacing_sidecar = true};
     struct rp_found found;
     struct rp_error ignored;
-    if (rp_find(&found, shard->path, &options, &ignored) < 0)
+    if (rp_find_shard(&found, shard->path, &options, &ignored) < 0)
         return false;
     bool counts = found.sidecar &&
                   (shard->remote || is_newer(found.sidecar->path, shard)); /* as at a start */

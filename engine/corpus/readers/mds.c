@@ -44,8 +44,8 @@ struct place {
     uint64_t tokens;
 };
 
-static int damaged(const struct walking *walking, uint64_t sample, const char *expected,
-                   struct rp_error *error)
+static int fail_damaged(const struct walking *walking, uint64_t sample, const char *expected,
+                        struct rp_error *error)
 {
     return rp_fail(error, -RP_E_CORRUPT, "copy or write the file again",
                    "%s: sample %" PRIu64 ": expected %s", walking->probe->path, sample, expected);
@@ -82,13 +82,14 @@ static int find_column(const struct walking *walking, uint64_t begin, uint64_t e
     uint64_t left = end - begin - known, before, sum = left;
     int code = 0;
     if (end - begin < known)
-        return damaged(walking, place->sample, "all its columns in it, found fewer bytes", error);
+        return fail_damaged(walking, place->sample, "all its columns in it, found fewer bytes",
+                            error);
     place->bytes = ids->is_variable ? left : ids->fixed_bytes;
     before = ids->variable_before > 0 ? left : 0;
     if (header->variable > 1)
         code = read_sizes(walking, begin, place, &before, &sum, error);
     if (code == 0 && (sum != left || (header->variable == 0 && left != 0)))
-        code = damaged(walking, place->sample, "columns that fill it, found others", error);
+        code = fail_damaged(walking, place->sample, "columns that fill it, found others", error);
     place->begin = begin + sizes + ids->fixed_before + before;
     return code;
 }
@@ -129,12 +130,13 @@ static int read_array_head(const struct walking *walking, struct place *place,
         place->type = rp_mds_type_of(bytes[0]);
         place->head_bytes = 1;
         if (place->type == RP_TOKEN_NONE)
-            return damaged(walking, place->sample, "an array of integers, found another type",
-                           error);
+            return fail_damaged(walking, place->sample, "an array of integers, found another type",
+                                error);
     }
     return read_shape(bytes, count, place)
                ? 0
-               : damaged(walking, place->sample, "an array with one to seven dimensions", error);
+               : fail_damaged(walking, place->sample, "an array with one to seven dimensions",
+                              error);
 }
 
 static int read_array(const struct walking *walking, struct place *place, struct rp_error *error)
@@ -148,11 +150,11 @@ static int read_array(const struct walking *walking, struct place *place, struct
         place->tokens = left / width;
     return rp_mul_u64(place->tokens, width, &bytes) && bytes == left
                ? 0
-               : damaged(walking, place->sample,
-                         ids->is_bytes ? "a multiple of the width of a token; is it the right "
-                                         "dtype?"
-                                       : "as many numbers as the shape of the array says",
-                         error);
+               : fail_damaged(walking, place->sample,
+                              ids->is_bytes ? "a multiple of the width of a token; is it the right "
+                                              "dtype?"
+                                            : "as many numbers as the shape of the array says",
+                              error);
 }
 
 /* ---- the reader ------------------------------------------------------------------------------ */
