@@ -162,7 +162,7 @@ static void add_up(struct rp_deliver *d, const struct rp_ticket *ticket)
 
 /* Retire packed tickets up to one that needs the engine, or up to end_batch. True if there were
  * any. */
-static bool retire_rows(struct rp_deliver *d)
+static bool retire_packed(struct rp_deliver *d)
 {
     uint64_t first = d->next_ticket;
     while (d->phase != RP_STREAM_ENDED && is_packed(d->arena, d->next_ticket)) {
@@ -218,7 +218,7 @@ static int retire_for_engine(struct rp_deliver *d, struct rp_error *error)
 int rp_deliver_step(struct rp_deliver *d, struct rp_error *error)
 {
     bool worked = rp_deliver_free_slots(d);
-    worked |= retire_rows(d);
+    worked |= retire_packed(d);
     announce(d);
     if (waits_for_engine(d))
         return retire_for_engine(d, error);
@@ -353,7 +353,7 @@ static bool is_announcement_due(const struct rp_deliver *d)
 /* Call with the turn. Returns whether the engine has to continue from here. */
 static bool deliver_in_turn(struct rp_deliver *d, enum rp_turn_reason reason)
 {
-    retire_rows(d);
+    retire_packed(d);
     if (reason != RP_TURN_PACKED || is_announcement_due(d))
         announce(d);
     if (is_room_wanted(d)) {

@@ -362,6 +362,16 @@ static int check_header(const struct rp_config *config, const struct rp_request 
     return 0;
 }
 
+/* Send the text (NULL: an empty one), or refuse the request if there is an error. */
+static void answer(struct rp_engine *engine, struct rp_connection *connection,
+                   const struct rp_error *error, const char *text)
+{
+    if (error)
+        refuse(engine, connection, error);
+    else
+        rp_engine_reply(engine, connection, RP_REPLY_TEXT, 0, text ? text : "");
+}
+
 /* Can the engine serve this kind of request now? `body_bytes` bytes follow the request. */
 static int check_kind(const struct rp_engine *engine, const struct rp_request *request,
                       uint64_t body_bytes, struct rp_error *error)
@@ -392,6 +402,18 @@ static int check_kind(const struct rp_engine *engine, const struct rp_request *r
                                "the engine does not know this request (%u)", request->kind);
 }
 
+static void serve_attach(struct rp_engine *engine, struct rp_connection *connection,
+                         const struct rp_request *request, const uint8_t *body)
+{
+    struct rp_error error = {0};
+    if (check_contract(&engine->stream, request, body, &error) < 0) {
+        refuse(engine, connection, &error);
+        return;
+    }
+    attach_trainer(engine, connection, request, request->state_bytes ? body : NULL);
+    rp_engine_plan_far(engine);
+}
+
 static void serve_request(struct rp_engine *engine, struct rp_connection *connection,
                           const struct rp_request *request, const uint8_t *body,
                           uint64_t body_bytes)
@@ -401,28 +423,25 @@ static void serve_request(struct rp_engine *engine, struct rp_connection *connec
     int code = check_header(engine->config, request, &error);
     if (code >= 0)
         code = check_kind(engine, request, body_bytes, &error);
-    if (code >= 0 && request->kind == RP_REQUEST_ATTACH)
-        code = check_contract(&engine->stream, request, body, &error);
-    if (code >= 0 && request->kind == RP_REQUEST_LOCATE)
-        code = rp_engine_locate(&engine->stream, body, body_bytes, &text, &error);
-    if (code >= 0 && request->kind == RP_REQUEST_WEIGHTS)
-        code = rp_engine_set_record(engine, body, body_bytes, &text, &error);
     if (code < 0) {
         refuse(engine, connection, &error);
         return;
     }
     switch ((enum rp_request_kind)request->kind) {
     case RP_REQUEST_ATTACH:
-        attach_trainer(engine, connection, request, request->state_bytes ? body : NULL);
-        rp_engine_plan_far(engine);
+        serve_attach(engine, connection, request, body);
         break;
     case RP_REQUEST_LOCATE:
+        code = rp_engine_locate(&engine->stream, body, body_bytes, &text, &error);
+        answer(engine, connection, code < 0 ? &error : NULL, text);
+        break;
     case RP_REQUEST_WEIGHTS:
-        rp_engine_reply(engine, connection, RP_REPLY_TEXT, 0, text ? text : "");
+        code = rp_engine_set_record(engine, body, body_bytes, &text, &error);
+        answer(engine, connection, code < 0 ? &error : NULL, text);
         break;
     case RP_REQUEST_STAT:
         text = rp_engine_stat(engine);
-        rp_engine_reply(engine, connection, RP_REPLY_TEXT, 0, text ? text : "{}");
+        answer(engine, connection, NULL, text ? text : "{}");
         break;
     case RP_REQUEST_STOP:
         connection->awaits = RP_AWAITS_END;

@@ -90,7 +90,7 @@ void rp_engine_check_socket(struct rp_engine *engine)
         (void)rp_loop_watch(&engine->loop, listener->fd, RP_WATCH_LISTENER, 0);
         rp_log(RP_LOG_WARNING, "the socket of run %s had been removed; there is a new one in %s",
                listener->run, listener->path);
-    } else if (had_names) { /* said once, tried again every second */
+    } else if (had_names) { /* logged once, tried again every second */
         rp_log(RP_LOG_WARNING,
                "the socket of run %s was removed, and no trainer can attach: %s; trying again",
                listener->run, error.message);

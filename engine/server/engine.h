@@ -108,7 +108,7 @@ struct rp_saver {
     size_t token_bytes;
     char *config_text;
     const struct rp_contract *contract;
-    bool lower_priority; /* than packers and consumers, to read the file back */
+    bool lower_priority; /* of the thread, to read the file back: it clears the word when done */
     uint8_t *pages;      /* for the copy; kept from one save to the next, because the faults of new
                             memory take longer than the copy */
     size_t page_bytes;
@@ -260,7 +260,7 @@ static inline uint64_t rp_delivery_step_row(const struct rp_delivery *delivery, 
 struct rp_peers {
     struct rp_listener listener;
     bool accept_deferred;              /* a peer waits to be accepted until a descriptor is free */
-    bool turns_away;                   /* the newest peer was closed, and the log has said so */
+    bool turns_away;                   /* the newest peer was closed, and that was logged */
     struct rp_connection *connections; /* [connection_count] */
     uint32_t connection_count;
     uint32_t deferred_count; /* connections that wait for a far row */
@@ -306,7 +306,7 @@ struct rp_watching {
     /* The read mode (read_mode.c): times of the samples that last checked, and last logged it. */
     uint64_t checked_mode_ns, logged_mode_ns;
     uint32_t logged_mode; /* enum rp_read_mode */
-    bool logged_refusal;  /* the log has said that io_uring was refused to a reader */
+    bool logged_refusal;  /* a refusal of io_uring to a reader was logged */
     struct rp_wait_history wait_history;
 };
 

@@ -71,10 +71,12 @@ static void announce(struct rp_saver *saver, enum rp_saver_state state)
     rp_fd_wake(saver->done_fd);
 }
 
-static void lower_priority(const struct rp_saver *saver)
+/* Lower the priority of this thread, once, if the save is to. */
+static void lower_priority(struct rp_saver *saver)
 {
     if (saver->lower_priority)
-        (void)nice(SAVER_NICE); /* this thread's */
+        (void)nice(SAVER_NICE);
+    saver->lower_priority = false;
 }
 
 /* ---- copying --------------------------------------------------------------------------------- */
@@ -264,8 +266,8 @@ static void write_once_copied(const struct contents_copy *copy)
     write_checkpoint(copy, NULL, copy->bytes, end_row);
 }
 
-/* Copy and write. False if this thread has the lower priority by now. */
-static bool save(struct rp_saver *saver)
+/* Copy and write. */
+static void save(struct rp_saver *saver)
 {
     struct contents_copy copy = {.saver = saver};
     saver->drop_reason = RP_VALIDITY_NONE;
@@ -278,20 +280,18 @@ static bool save(struct rp_saver *saver)
         write_once_copied(&copy);
     }
     rp_growing_section_close(copy.section);
-    return is_written;
 }
 
 void *rp_saver_main(void *argument)
 {
     struct rp_saver *saver = argument;
-    bool is_at_normal_priority = save(saver);
+    save(saver);
     bool is_saved = saver->code == 0;
     saver->read_back = 0;
     announce(saver, RP_SAVER_SAVED);
     rp_spare_pages(saver->pages, saver->page_bytes); /* reading back needs no memory of it */
     if (is_saved) {
-        if (is_at_normal_priority)
-            lower_priority(saver);
+        lower_priority(saver);
         saver->read_back = rp_checkpoint_read_back_save(saver->directory, &saver->read_back_error);
         saver->times = rp_checkpoint_dir_times(saver->directory);
         rp_checkpoint_prune(saver->directory);
