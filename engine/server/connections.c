@@ -71,9 +71,9 @@ void rp_engine_accept(struct rp_engine *engine)
     int fd;
     while ((fd = rp_listener_accept(&peers->listener, &error)) >= 0)
         add_peer(peers, &engine->loop, fd);
-    bool waited = peers->accept_deferred;
-    peers->accept_deferred = fd != -EAGAIN;
-    if (peers->accept_deferred && !waited)
+    bool waited = peers->accept_is_due;
+    peers->accept_is_due = fd != -EAGAIN;
+    if (peers->accept_is_due && !waited)
         rp_log(RP_LOG_WARNING, "%s: new peers have to wait until a descriptor is free",
                error.message);
 }

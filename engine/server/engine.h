@@ -259,7 +259,7 @@ static inline uint64_t rp_delivery_step_row(const struct rp_delivery *delivery, 
 /* The processes on the socket. */
 struct rp_peers {
     struct rp_listener listener;
-    bool accept_deferred;              /* a peer waits to be accepted until a descriptor is free */
+    bool accept_is_due;                /* a peer waits to be accepted until a descriptor is free */
     bool turns_away;                   /* the newest peer was closed, and that was logged */
     struct rp_connection *connections; /* [connection_count] */
     uint32_t connection_count;

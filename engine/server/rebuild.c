@@ -289,8 +289,7 @@ static int replace_by_catch_up(struct rp_engine *engine, const struct rp_rebuild
     rp_engine_finish_copy(engine); /* a save under way may be reading the old ring */
     rp_flow_pause_packers(flow);
     rp_flow_drop_catch_up(flow, rebuild->ring);
-    int code = rp_engine_rebuild_ring(engine, rebuild->ring, rebuild->replica, rebuild->batch,
-                                      error);
+    int code = rp_engine_make_ring(engine, rebuild->ring, rebuild->replica, rebuild->batch, error);
     bool can_continue = !was_behind;
     if (code < 0) {
         rp_flow_close(catch_up);
@@ -343,7 +342,7 @@ static int rebuild_stopped(struct rp_engine *engine, const struct rp_rebuild *re
     if (code < 0)
         return code;
     rp_engine_stop_flow(engine);
-    code = rp_engine_rebuild_ring(engine, rebuild->ring, rebuild->replica, rebuild->batch, error);
+    code = rp_engine_make_ring(engine, rebuild->ring, rebuild->replica, rebuild->batch, error);
     int restarted = rp_engine_restart_flow(engine, code < 0 ? NULL : error);
     return code < 0 ? code : restarted;
 }

@@ -254,7 +254,7 @@ static int move_all(struct rp_engine *engine, const struct attach *attach,
         engine->delivery.rings[r].tail = engine->delivery.rings[r].release = placement->batch;
     }
     for (uint32_t r = 0; r < engine->delivery.ring_count && code >= 0; r++)
-        code = rp_engine_rebuild_ring(engine, r, RP_ALL_SEATS, placement->batch, error);
+        code = rp_engine_make_ring(engine, r, RP_ALL_SEATS, placement->batch, error);
     return code < 0 ? code : rp_engine_start_flow(engine, error);
 }
 

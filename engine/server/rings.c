@@ -99,8 +99,8 @@ static void reuse_ring(struct rp_ring *ring, uint32_t placed, uint64_t batch)
         rp_ring_set_status(ring, RP_RING_RUNNING, 0, NULL);
 }
 
-int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t replica,
-                           uint64_t batch, struct rp_error *error)
+int rp_engine_make_ring(struct rp_engine *engine, uint32_t ring, uint32_t replica, uint64_t batch,
+                        struct rp_error *error)
 {
     struct rp_delivery *delivery = &engine->delivery;
     uint32_t consumers = engine->config->consumers_per_rank;

@@ -21,11 +21,13 @@
 #include "server/engine.h"
 
 #define RP_ALL_SEATS UINT32_MAX
-/** Make or rebuild a ring, with seat `replica`, or all of them, at `batch`, counted from the
- * engine's base row. Batches that were not released are copied, and attached consumers migrate. If
- * no process can read the old memory any more, it is reused. On failure all rings are unchanged. */
-RP_MUST_CHECK int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t replica,
-                                         uint64_t batch, struct rp_error *error);
+/** Make a ring for the first time, or again, while the flow is stopped or its packers are paused
+ * (rp_engine_rebuild decides which). Seat `replica`, or all seats, are then at `batch`, counted
+ * from the engine's base row. Batches that were not released are copied, and attached consumers
+ * migrate. If no process can read the old memory any more, it is reused. After a failure all rings
+ * are unchanged. */
+RP_MUST_CHECK int rp_engine_make_ring(struct rp_engine *engine, uint32_t ring, uint32_t replica,
+                                      uint64_t batch, struct rp_error *error);
 /** Copy the slots of the batches from `first` up to `end`. */
 void rp_rings_copy(const struct rp_ring *from, const struct rp_ring *to, uint64_t first,
                    uint64_t end);

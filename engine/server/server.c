@@ -140,7 +140,7 @@ static int open_rings(struct rp_engine *engine, struct rp_error *error)
     for (uint32_t r = 0; r < delivery->ring_count && code >= 0; r++) {
         code = rp_stop_check(error); /* a node may have thousands of ranks */
         if (code >= 0)
-            code = rp_engine_rebuild_ring(engine, r, RP_ALL_SEATS, batch, error);
+            code = rp_engine_make_ring(engine, r, RP_ALL_SEATS, batch, error);
     }
     return code;
 }
@@ -273,7 +273,7 @@ static void poll_events(struct rp_engine *engine, int timeout_ms)
         rp_flow_unpark(engine->delivery.flow);
     for (int i = 0; i < count; i++)
         serve_event(engine, &events[i]);
-    if (engine->peers.accept_deferred)
+    if (engine->peers.accept_is_due)
         rp_engine_accept(engine);
     rp_engine_check_socket(engine);
     rp_engine_sample_rates(engine);

@@ -7,7 +7,7 @@
 #define rp_now_ns fake_now_ns
 static unsigned long fake_now_ns(void);
 #define rp_engine_probe_row fake_probe_row
-#define rp_engine_rebuild_ring fake_rebuild_ring
+#define rp_engine_make_ring fake_make_ring
 #define rp_engine_start_flow fake_start_flow
 #define rp_engine_stop_flow fake_stop_flow
 #define rp_flow_forget_states fake_forget_states
@@ -60,8 +60,8 @@ void fake_forget_states(struct rp_flow *flow)
 }
 
 /* No old ring has memory that a new one needs. */
-int fake_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t replica, uint64_t batch,
-                      struct rp_error *error)
+int fake_make_ring(struct rp_engine *engine, uint32_t ring, uint32_t replica, uint64_t batch,
+                   struct rp_error *error)
 {
     (void)ring, (void)replica, (void)batch, (void)error;
     for (uint32_t r = 0; r < engine->delivery.ring_count; r++)
