@@ -468,6 +468,8 @@ int rp_flow_revalidation_result(const struct rp_flow *flow, struct rp_error *err
     return result > 0 ? rp_ending_revalidation_result(flow, error) : result;
 }
 
+/* ---- packer processes ------------------------------------------------------------------------ */
+
 int rp_flow_packer_pidfd(const struct rp_flow *flow, uint32_t packer)
 {
     RP_ASSERT(packer < flow->options.packers);

@@ -149,21 +149,32 @@ void rp_delivery_migrate_consumer(struct rp_delivery *delivery, struct rp_connec
     detach(delivery, connection, true);
 }
 
-void rp_engine_close_connections(struct rp_engine *engine, bool waiting)
+static void close_peer(struct rp_engine *engine, struct rp_connection *connection)
+{
+    rp_engine_forget_deferred(engine, connection);
+    if (connection->fd >= 0) /* a reply that could not be sent has closed it */
+        close_descriptor(connection);
+}
+
+void rp_engine_close_connections(struct rp_engine *engine)
+{
+    struct rp_connection *connection;
+    for (uint32_t i = 0; (connection = rp_peers_next(&engine->peers, &i));)
+        if (connection->awaits != RP_AWAITS_END)
+            close_peer(engine, connection);
+}
+
+void rp_engine_answer_stops(struct rp_engine *engine)
 {
     const struct rp_engine_life *life = &engine->life;
+    uint32_t kind = life->code < 0 ? RP_REPLY_REFUSED : RP_REPLY_TEXT;
+    char text[RP_ENGINE_TEXT_BYTES] = "stopped";
     struct rp_connection *connection;
+    if (life->code < 0)
+        rp_engine_error_text(life->error, text);
     for (uint32_t i = 0; (connection = rp_peers_next(&engine->peers, &i));) {
-        if ((connection->awaits == RP_AWAITS_END) != waiting)
-            continue;
-        char text[RP_ENGINE_TEXT_BYTES] = "stopped";
-        if (life->code < 0)
-            rp_engine_error_text(life->error, text);
-        if (waiting)
-            rp_engine_reply(engine, connection, life->code < 0 ? RP_REPLY_REFUSED : RP_REPLY_TEXT,
-                            life->code, text);
-        rp_engine_forget_deferred(engine, connection);
-        if (connection->fd >= 0) /* a reply that could not be sent has closed it */
-            close_descriptor(connection);
+        RP_ASSERT(connection->awaits == RP_AWAITS_END);
+        rp_engine_reply(engine, connection, kind, life->code, text);
+        close_peer(engine, connection);
     }
 }

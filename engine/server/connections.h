@@ -19,8 +19,9 @@ void rp_delivery_migrate_consumer(struct rp_delivery *delivery, struct rp_connec
 void rp_engine_error_text(const struct rp_error *error, char text[RP_ENGINE_TEXT_BYTES]);
 void rp_engine_reply(struct rp_engine *engine, struct rp_connection *connection, uint32_t kind,
                      int code, const char *text);
-/** The engine ends. First, with `waiting` false: close all connections but those of peers that
- * requested the stop. At the very end, with `waiting`: answer these, and close them. */
-void rp_engine_close_connections(struct rp_engine *engine, bool waiting);
+/** The engine ends: close each connection whose peer has not requested the stop. */
+void rp_engine_close_connections(struct rp_engine *engine);
+/** The engine has ended: answer the peers that requested the stop, and close their connections. */
+void rp_engine_answer_stops(struct rp_engine *engine);
 
 #endif

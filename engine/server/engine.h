@@ -89,7 +89,7 @@ enum rp_validity {
 struct rp_saver {
     int done_fd;           /* eventfd: written at each state that is reached */
     struct rp_a32 reached; /* enum rp_saver_state. Writer: a thread of the save, release; reader:
-                              the engine, acquire. PAIRS saver-phase */
+                              the engine, acquire. PAIRS saver-state */
     /* engine's thread only */
     pthread_t thread;
     bool has_thread;           /* otherwise the save is done on the engine's thread */

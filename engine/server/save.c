@@ -485,7 +485,7 @@ void rp_engine_finish_copy(struct rp_engine *engine)
     struct rp_saver *saver = &engine->saving.saver;
     if (saver->state != RP_SAVER_COPYING)
         return;
-    while (rp_a32_load_acquire(&saver->reached) == RP_SAVER_COPYING) /* PAIRS saver-phase */
+    while (rp_a32_load_acquire(&saver->reached) == RP_SAVER_COPYING) /* PAIRS saver-state */
         rp_sleep_ns(100000);
     advance_save(engine);
 }
@@ -493,7 +493,7 @@ void rp_engine_finish_copy(struct rp_engine *engine)
 void rp_engine_continue_save(struct rp_engine *engine)
 {
     struct rp_saver *saver = &engine->saving.saver;
-    uint32_t reached = rp_a32_load_acquire(&saver->reached); /* PAIRS saver-phase */
+    uint32_t reached = rp_a32_load_acquire(&saver->reached); /* PAIRS saver-state */
     while (saver->state != RP_SAVER_IDLE && saver->state < reached)
         advance_save(engine);
 }

@@ -67,7 +67,7 @@ static int compare_sources(const void *a, const void *b)
 
 static void announce(struct rp_saver *saver, enum rp_saver_state state)
 {
-    rp_a32_store_release(&saver->reached, state); /* PAIRS saver-phase */
+    rp_a32_store_release(&saver->reached, state); /* PAIRS saver-state */
     rp_fd_wake(saver->done_fd);
 }
 

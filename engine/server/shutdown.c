@@ -216,7 +216,7 @@ bool rp_engine_close(struct rp_engine *engine)
 {
     bool waits = !rp_engine_disk_is_silent(engine);
     rp_listener_close(&engine->peers.listener);
-    rp_engine_close_connections(engine, false);
+    rp_engine_close_connections(engine);
     rp_far_row_forget(&engine->stream.planner, &engine->saving.saver.far);
     rp_plan_close(engine->stream.probe);
     if (waits) {
@@ -227,7 +227,7 @@ bool rp_engine_close(struct rp_engine *engine)
     }
     rp_checkpoint_dir_close(engine->saving.checkpoints);
     rp_recorder_close(engine->saving.recorder);
-    rp_engine_close_connections(engine, true); /* a peer may start an engine at once */
+    rp_engine_answer_stops(engine); /* a peer may start an engine at once */
     int fds[] = {engine->loop.epoll_fd, engine->loop.ends_fd, engine->loop.signal_fd,
                  engine->saving.saver.done_fd};
     for (size_t i = 0; i < RP_ARRAY_COUNT(fds); i++)
