@@ -10,6 +10,7 @@
 #include "corpus/shard.h"
 #include "object/url.h"
 
+/* The part of a document whose spans are counted at a time. */
 #define PART_TOKENS 4096u
 
 /* The trained tokens of a document; 0 if its spans are damaged. */

@@ -22,8 +22,9 @@
 #include "corpus/reader.h"
 
 #define HEADER_BYTES 34u
+/* From this size on an .idx may not be in memory, and its reads are announced to the kernel. */
 #define LARGE_INDEX_BYTES (1u << 30)
-#define PLAIN_RUN 64u
+#define PLAIN_RUN 64u /* documents that are checked together */
 #define HINT                                                                                       \
     "the .idx and the .bin do not belong together, or one was cut short: copy or write both again"
 

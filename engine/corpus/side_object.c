@@ -13,8 +13,8 @@
 #include "object/fetch.h"
 #include "object/url.h"
 
-#define GROUP 128u
-#define PIECE_BYTES (8u << 20)
+#define GROUP 128u                    /* objects whose headers and hashes are requested together */
+#define PIECE_BYTES (8u << 20)        /* the most that one request fetches */
 #define FETCHED_BYTES_MAX (64u << 20) /* hashes in memory; one object may have more */
 
 static int fail_memory(const char *name, struct rp_error *error)

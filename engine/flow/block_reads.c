@@ -10,7 +10,9 @@
 #include "base/mem.h"
 #include "corpus/sides.h"
 
+/* Rows that find_local_lanes counts of a longer period. */
 #define PERIOD_ROWS_MAX (1u << 20)
+/* Pairs of a lane and a source that one call of rp_block_reads_peek checks. */
 #define PAIRS_A_CALL 16u
 /* With four windows in memory no thread waits: packers finish one, the plan draws from the second,
  * the third is read, and the fourth is being read. */

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "flow/files.h"
 
+/* Parts of a file that are sampled, and their bytes. */
 #define PLACES 64u
 #define PLACE_BYTES (64u << 10)
 #define PROBED_PARTS 4u /* each is probed at several places */

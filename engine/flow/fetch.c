@@ -24,7 +24,8 @@
 #include "base/thread.h"
 #include "flow/contents.h"
 
-#define COMPLETIONS_MAX 64u
+#define COMPLETIONS_MAX 64u /* that one wait returns */
+/* A wait ends when this part of the reads in flight is done: 1 + n / WAIT_SHARE of n. */
 #define WAIT_SHARE 4u
 
 /* The tag of a read in flight: its ticket, and its number there. */

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "corpus/sides.h"
 
+/* Pairs of a lane and a source whose positions one note brings up to date. */
 #define PAIRS_A_NOTE 16u
 /* If a range spans more than BLOCKS_MAX blocks, only the first ones are considered. */
 #define BLOCKS_MAX 32u

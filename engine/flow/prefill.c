@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 
+/* Between two searches for a range to fetch, while none is found. */
 #define IDLE_NS 5000000u
 /* After a range that could not be fetched. */
 #define FAILURE_NS 5000000000u

@@ -37,8 +37,9 @@
 #include "server/start.h"
 #include "server/stat.h"
 
+/* The longest sleep of an idle loop: checks without an event of their own are made this often. */
 #define PARK_MS 100
-#define EVENTS_MAX 64
+#define EVENTS_MAX 64 /* that one epoll_wait returns */
 /* Deliver steps between two polls of the sockets while there is always something to deliver. */
 #define STEPS_PER_POLL 64u
 
