@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rejoin.h — a consumer attaches: facts are gathered, a placement is decided (rejoin_decide.h) and
- * applied. */
+/* rejoin.h — a consumer attaches, for the first time or after a restart: facts are gathered, a
+ * placement is decided (rejoin_decide.h) and applied. */
 #ifndef RP_SERVER_REJOIN_H
 #define RP_SERVER_REJOIN_H
 
