@@ -394,11 +394,14 @@ static int check_kind(const struct rp_engine *engine, const struct rp_request *r
         can_serve = rp_engine_may_save(engine);
         if (!can_serve && rp_life_is_ending(&engine->life)) /* the last save has begun */
             return rp_fail(error, -RP_E_BUSY, NULL, "the engine is stopping");
+        if (!can_serve)
+            return rp_fail(error, -RP_E_USAGE, "start it with a checkpoint_dir",
+                           "this engine has no checkpoint_dir, and so saves no checkpoint");
         break;
     }
     return can_serve ? 0
                      : rp_fail(error, -RP_E_USAGE,
-                               "a checkpoint needs checkpoint_dir in the engine's config",
+                               "use the client library and the program of one release",
                                "the engine does not know this request (%u)", request->kind);
 }
 

@@ -180,3 +180,10 @@ def test_a_dead_engine_is_waited_for_and_then_named(make, folder):
     assert "the engine died at row" in str(raised.value)
     assert "no successor came within 0.3 s" in str(raised.value)
     assert "mortal" in str(raised.value)
+
+
+def test_a_checkpoint_of_an_engine_that_keeps_none(make, folder):
+    with make() as loader:
+        next(loader).close()
+        with pytest.raises(ringpack.UsageError, match="this engine has no checkpoint_dir"):
+            ringpack.checkpoint(loader.run, folder)
