@@ -105,21 +105,22 @@ void rp_entry_keep(struct rp_entry *entry, uint64_t offset, const void *data, ui
 /** Count a read for stat: its bytes from the file, and its bytes from the server. */
 void rp_entry_note(struct rp_entry *entry, uint64_t from_file, uint64_t from_server);
 
-/* ---- fills (engine/README.md, Words): one thread --------------------------------------------- */
+/* ---- prefills (engine/README.md, Words): one thread ------------------------------------------ */
 
-#define RP_CACHE_FILLS_MAX 4u
+#define RP_CACHE_PREFILLS_MAX 4u
 
-/** May a fill of this length begin? Not while a reader has a request at the server, not after a
- * recent failed write, and not if the cache would be nearly full: fills evict no chunk. */
-bool rp_cache_may_fill(struct rp_cache *cache, uint64_t bytes);
-/** Begin a fill: readers of its bytes wait. Returns its number, or -1 if RP_CACHE_FILLS_MAX fills
- * are active. */
-RP_MUST_CHECK int rp_entry_fill_begin(struct rp_entry *entry, uint64_t offset, uint32_t bytes);
-/** The bytes have arrived, or will not (NULL). The fill ends when they are written or declined. */
-void rp_entry_fill_end(struct rp_entry *entry, uint32_t fill, const void *data);
+/** May a prefill of this length begin? Not while a reader has a request at the server, not after a
+ * recent failed write, and not if the cache would be nearly full: prefills evict no chunk. */
+bool rp_cache_may_prefill(struct rp_cache *cache, uint64_t bytes);
+/** Begin a prefill: readers of its bytes wait. Returns its number, or -1 if RP_CACHE_PREFILLS_MAX
+ * prefills are active. */
+RP_MUST_CHECK int rp_entry_prefill_begin(struct rp_entry *entry, uint64_t offset, uint32_t bytes);
+/** The bytes have arrived, or will not (NULL). The prefill ends when they are written or declined.
+ */
+void rp_entry_prefill_end(struct rp_entry *entry, uint32_t prefill, const void *data);
 
-/** Does an active fill contain any of these bytes? Called by readers. */
-bool rp_entry_is_filling(const struct rp_entry *entry, uint64_t offset, uint32_t bytes);
+/** Does an active prefill contain any of these bytes? Called by readers. */
+bool rp_entry_is_prefilling(const struct rp_entry *entry, uint64_t offset, uint32_t bytes);
 /** A reader's request is at the server, or no longer. */
 void rp_entry_request_begins(struct rp_entry *entry);
 void rp_entry_request_ends(struct rp_entry *entry);
@@ -131,7 +132,7 @@ struct rp_cache_counts {
     uint64_t epoch_fetched_bytes, last_epoch_fetched_bytes;
     uint64_t kept_bytes, evicted_bytes; /* by this engine */
     uint64_t declined_bytes; /* not written: needed later than all others, or no room to queue */
-    uint64_t filled_bytes;   /* fetched by fills; not in fetched_bytes */
+    uint64_t filled_bytes;   /* fetched by prefills; not in fetched_bytes */
     uint64_t damaged_bytes;  /* removed because a hash differed */
     uint64_t failures;       /* failed writes, as on a full disk */
     uint64_t held_bytes, bytes_max; /* by all engines; the limit */

@@ -26,8 +26,8 @@ struct rp_entry {
     struct rp_a32 doubts; /* queued jobs that check or remove pages */
 };
 
-/* A fill (engine/README.md, Words). */
-struct rp_cache_fill {
+/* A prefill (engine/README.md, Words). */
+struct rp_cache_prefill {
     const struct rp_entry *entry; /* NULL: unused */
     uint64_t first, last;
 };
@@ -39,18 +39,19 @@ struct rp_cache_job {
     uint64_t offset;
     uint32_t bytes;
     bool has_data;
-    bool is_wrong; /* without data: remove the pages, whatever their hashes */
-    bool is_fill;  /* number `fill`, which ends with the job */
-    uint32_t fill;
+    bool is_wrong;   /* without data: remove the pages, whatever their hashes */
+    bool is_prefill; /* number `prefill`, which ends with the job */
+    uint32_t prefill;
     uint8_t data[];
 };
 
-/** Queue bytes to be written; false: they are declined. `fill` may be NULL; it ends with the job.
+/** Queue bytes to be written; false: they are declined. `prefill` may be NULL; it ends with the
+ * job.
  */
 bool rp_entry_queue(struct rp_entry *entry, uint64_t offset, const void *data, uint32_t bytes,
-                    const uint32_t *fill, bool is_wrong);
-/** End a fill: readers no longer wait for it. */
-void rp_cache_fill_over(struct rp_cache *cache, uint32_t fill);
+                    const uint32_t *prefill, bool is_wrong);
+/** End a prefill: readers no longer wait for it. */
+void rp_cache_prefill_over(struct rp_cache *cache, uint32_t prefill);
 
 struct rp_cache {
     struct rp_cache_options options;
@@ -64,7 +65,7 @@ struct rp_cache {
     uint64_t queued_bytes;
     bool is_busy, is_closing;
     uint64_t epoch, epoch_fetched_bytes, last_epoch_fetched_bytes; /* under the mutex */
-    struct rp_cache_fill fills[RP_CACHE_FILLS_MAX];                /* under the mutex */
+    struct rp_cache_prefill prefills[RP_CACHE_PREFILLS_MAX];       /* under the mutex */
     struct rp_a32 requests; /* requests of readers, at the server */
     pthread_t thread;
 

@@ -147,7 +147,7 @@ static bool are_same(const struct rp_entry_file *file, uint64_t offset, const ui
 /* ---- the queue ------------------------------------------------------------------------------- */
 
 bool rp_entry_queue(struct rp_entry *entry, uint64_t offset, const void *data, uint32_t bytes,
-                    const uint32_t *fill, bool is_wrong)
+                    const uint32_t *prefill, bool is_wrong)
 {
     struct rp_cache *cache = entry->cache;
     pthread_mutex_lock(&cache->mutex);
@@ -172,8 +172,8 @@ bool rp_entry_queue(struct rp_entry *entry, uint64_t offset, const void *data, u
                                  .bytes = bytes,
                                  .has_data = data != NULL,
                                  .is_wrong = is_wrong,
-                                 .is_fill = fill != NULL,
-                                 .fill = fill ? *fill : 0};
+                                 .is_prefill = prefill != NULL,
+                                 .prefill = prefill ? *prefill : 0};
     if (data)
         memcpy(job->data, data, bytes);
     pthread_mutex_lock(&cache->mutex);

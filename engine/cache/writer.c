@@ -312,8 +312,8 @@ void *rp_cache_writer_run(void *argument)
         pthread_mutex_unlock(&cache->mutex);
         if (!job->has_data)
             rp_a32_add_relaxed(&job->entry->doubts, UINT32_MAX);
-        if (job->is_fill)
-            rp_cache_fill_over(cache, job->fill);
+        if (job->is_prefill)
+            rp_cache_prefill_over(cache, job->prefill);
         rp_entry_close(job->entry);
         free(job);
     }

@@ -26,7 +26,7 @@ struct fetching {
     struct rp_io_object object;
     struct rp_entry *cache_entry; /* NULL: this slot is unused */
     const struct rp_shard *shard;
-    uint32_t fill; /* its number in the cache */
+    uint32_t number; /* its number in the cache */
     uint64_t offset;
     uint32_t bytes;
     uint8_t *buffer;
@@ -48,7 +48,7 @@ struct rp_prefill {
     uint64_t at; /* in the run */
 
     struct rp_io *io;
-    struct fetching fetching[RP_CACHE_FILLS_MAX];
+    struct fetching fetching[RP_CACHE_PREFILLS_MAX];
     uint32_t in_flight;
     uint64_t pause_until_ns;
 
@@ -131,7 +131,7 @@ static bool next_runs(struct rp_prefill *prefill)
 
 static struct fetching *unused_slot(struct rp_prefill *prefill)
 {
-    for (uint32_t i = 0; i < RP_CACHE_FILLS_MAX; i++)
+    for (uint32_t i = 0; i < RP_CACHE_PREFILLS_MAX; i++)
         if (!prefill->fetching[i].cache_entry)
             return &prefill->fetching[i];
     return NULL;
@@ -166,18 +166,19 @@ static void close_slot(struct rp_prefill *prefill, struct fetching *it)
 
 static void begin_fetching(struct rp_prefill *prefill, struct fetching *it)
 {
-    int fill = it->buffer ? rp_entry_fill_begin(it->cache_entry, it->offset, it->bytes) : -1;
+    int number = it->buffer ? rp_entry_prefill_begin(it->cache_entry, it->offset, it->bytes) : -1;
     uint32_t lane = prefill->pair / prefill->blocks.sources;
     uint32_t source = prefill->pair % prefill->blocks.sources;
-    if (fill < 0) {
+    if (number < 0) {
         close_slot(prefill, it);
         return;
     }
-    it->fill = (uint32_t)fill;
-    /* readers search for fills after they have moved on: either they see this one, or it is late */
+    it->number = (uint32_t)number;
+    /* readers search for prefills after they have moved on: either they see this one, or it is late
+     */
     if (rp_forecast_position(prefill->next_use->forecast, lane, source) >=
         prefill->position[prefill->pair]) {
-        rp_entry_fill_end(it->cache_entry, it->fill, NULL);
+        rp_entry_prefill_end(it->cache_entry, it->number, NULL);
         close_slot(prefill, it);
         prefill->runs.run_count = 0;
         prefill->rest.documents = 0;
@@ -244,12 +245,12 @@ static bool is_right(const struct fetching *it)
 
 static void take_done(struct rp_prefill *prefill)
 {
-    struct rp_io_done done[RP_CACHE_FILLS_MAX];
-    unsigned count = rp_io_wait(prefill->io, done, RP_CACHE_FILLS_MAX, 0);
+    struct rp_io_done done[RP_CACHE_PREFILLS_MAX];
+    unsigned count = rp_io_wait(prefill->io, done, RP_CACHE_PREFILLS_MAX, 0);
     for (unsigned i = 0; i < count; i++) {
         struct fetching *it = &prefill->fetching[done[i].tag];
         bool is_good = done[i].result == 0 && is_right(it);
-        rp_entry_fill_end(it->cache_entry, it->fill, is_good ? it->buffer : NULL);
+        rp_entry_prefill_end(it->cache_entry, it->number, is_good ? it->buffer : NULL);
         close_slot(prefill, it);
         prefill->in_flight--;
         if (!is_good)
@@ -268,7 +269,7 @@ static bool may_fetch(const struct rp_prefill *prefill)
 {
     return rp_a32_load_acquire(&prefill->next_use->started) && /* PAIRS next-use-started */
            rp_now_ns() >= prefill->pause_until_ns &&
-           rp_cache_may_fill(prefill->cache, RP_PREFILL_BYTES / RP_CACHE_FILLS_MAX);
+           rp_cache_may_prefill(prefill->cache, RP_PREFILL_BYTES / RP_CACHE_PREFILLS_MAX);
 }
 
 /* Indexes are mapped. If one is cut short, the threads that plan find out, and stop the stream. */
@@ -287,22 +288,22 @@ static void prefetch(void *context)
 static void *prefill_main(void *context)
 {
     struct rp_prefill *prefill = context;
-    const struct rp_io_options options = {.depth = RP_CACHE_FILLS_MAX,
+    const struct rp_io_options options = {.depth = RP_CACHE_PREFILLS_MAX,
                                           .file_method = prefill->chosen.file_method,
                                           .may_fall_back = prefill->chosen.may_fall_back,
                                           .is_stopping = is_stopping,
                                           .context = prefill,
-                                          .is_fill = true};
+                                          .is_prefill = true};
     prctl(PR_SET_NAME, "prefill");
     if (rp_io_open(&prefill->io, prefill->chosen.method, &options, NULL) < 0)
         return NULL;
     (void)!rp_mapped_guard(prefetch, prefill);
     rp_io_close(prefill->io);
-    for (uint32_t i = 0; i < RP_CACHE_FILLS_MAX; i++) {
+    for (uint32_t i = 0; i < RP_CACHE_PREFILLS_MAX; i++) {
         struct fetching *it = &prefill->fetching[i];
         if (!it->cache_entry)
             continue;
-        rp_entry_fill_end(it->cache_entry, it->fill, NULL);
+        rp_entry_prefill_end(it->cache_entry, it->number, NULL);
         close_slot(prefill, it);
     }
     return NULL;

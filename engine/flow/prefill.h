@@ -26,8 +26,8 @@
 
 #define RP_PREFILL_AHEAD_BYTES (1ull << 30)
 /* Memory and descriptors that it takes at most. */
-#define RP_PREFILL_BYTES (RP_CACHE_FILLS_MAX * (8ull << 20))
-#define RP_PREFILL_DESCRIPTORS (3u * RP_CACHE_FILLS_MAX + 4u)
+#define RP_PREFILL_BYTES (RP_CACHE_PREFILLS_MAX * (8ull << 20))
+#define RP_PREFILL_DESCRIPTORS (3u * RP_CACHE_PREFILLS_MAX + 4u)
 
 struct rp_prefill;
 /** Start a prefill, if the order of documents has blocks; otherwise *prefill_out is NULL. The cache

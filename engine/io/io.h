@@ -85,8 +85,8 @@ struct rp_io_options {
     bool (*is_stopping)(void *context);
     void *context;
     /* The reads fill a cache: they are not counted as its hits and misses, and wait for no other
-     * fill. */
-    bool is_fill;
+     * prefill. */
+    bool is_prefill;
 };
 
 /* A method: a way to read. `submit` takes up to count reads, and returns how many it took (>= 0) or

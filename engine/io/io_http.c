@@ -36,8 +36,8 @@
 #define POLL_MS 2u
 #define POLL_FILES_MS 1u
 #define LOCAL_DEPTH_MAX 4096u
-/* Limit of a reader's wait for a fill: longer than most replies take. */
-#define FILL_WAIT_NS 5000000000u
+/* Limit of a reader's wait for a prefill: longer than most replies take. */
+#define PREFILL_WAIT_NS 5000000000u
 
 /* Parts of a read. A tag of the files' method contains the part and the number of the slot. */
 enum part { WHOLE_FILE, HEAD, TAIL, PARTS };
@@ -46,9 +46,9 @@ enum part { WHOLE_FILE, HEAD, TAIL, PARTS };
  *
  *   FREE       no read. start: FILES
  *   FILES      nothing was requested; parts may be at the files' method.
- *              waits_for_fill: FILLING; request: AT_SERVER; finish: FREE
- *   FILLING    no part is in flight: the read waits for a fill, until fill_until_ns.
- *              waits_for_fill: FILES; finish, if requests are dropped: FREE
+ *              waits_for_prefill: FILLING; request: AT_SERVER; finish: FREE
+ *   FILLING    no part is in flight: the read waits for a prefill, until prefill_until_ns.
+ *              waits_for_prefill: FILES; finish, if requests are dropped: FREE
  *   AT_SERVER  its request is in flight, and other parts may be. leave_server: REPLIED or DROPPED
  *   REPLIED    its request is done; other parts may be at the files' method.
  *              request, if a cached page was damaged: AT_SERVER; finish: FREE
@@ -63,8 +63,8 @@ struct slot {
     struct rp_cache_held held;
     uint32_t parts_left;
     enum slot_state state;
-    bool is_damaged;        /* a cached page does not match its hash */
-    uint64_t fill_until_ns; /* FILLING: waits at most so long */
+    bool is_damaged;           /* a cached page does not match its hash */
+    uint64_t prefill_until_ns; /* FILLING: waits at most so long */
 };
 
 struct http {
@@ -72,7 +72,7 @@ struct http {
     const struct rp_io_method *files;
     void *files_self;
     struct rp_io_read *queue; /* [PARTS * depth], for `files`; tag = slot * PARTS + part */
-    uint32_t queued, at_files, at_server, at_fills;
+    uint32_t queued, at_files, at_server, at_prefills;
     struct slot *slots; /* [depth] */
     uint32_t depth;
     struct {
@@ -162,7 +162,7 @@ static void request(struct http *http, struct slot *slot, uint32_t first, uint32
     slot->state = AT_SERVER;
     slot->parts_left++;
     http->at_server++;
-    if (slot->of->kept && !http->options.is_fill)
+    if (slot->of->kept && !http->options.is_prefill)
         rp_entry_request_begins(slot->of->kept);
     rp_requests_start(http->requests, &slot->request);
 }
@@ -171,7 +171,7 @@ static void leave_server(struct http *http, struct slot *slot, enum slot_state s
 {
     RP_ASSERT(slot->state == AT_SERVER && (state == REPLIED || state == DROPPED));
     slot->state = state;
-    if (slot->of->kept && !http->options.is_fill)
+    if (slot->of->kept && !http->options.is_prefill)
         rp_entry_request_ends(slot->of->kept);
 }
 
@@ -193,21 +193,21 @@ static void read_file(struct http *http, struct slot *slot, enum part part, int 
 }
 
 /* Look up the cached ends of a read. Returns true if the gap is being filled: then the read waits.
- * The fill is checked first: if it ends before the lookup, the lookup finds its bytes. */
-static bool waits_for_fill(struct http *http, struct slot *slot)
+ * The prefill is checked first: if it ends before the lookup, the lookup finds its bytes. */
+static bool waits_for_prefill(struct http *http, struct slot *slot)
 {
     const struct rp_entry *kept = slot->of->kept;
-    bool is_filling = !http->options.is_fill &&
-                      rp_entry_is_filling(kept, slot->read.offset, slot->bytes);
+    bool is_prefilling = !http->options.is_prefill &&
+                         rp_entry_is_prefilling(kept, slot->read.offset, slot->bytes);
     slot->held = rp_entry_view(kept, slot->read.offset, slot->bytes);
     bool has_waited = slot->state == FILLING;
-    uint64_t until_ns = has_waited ? slot->fill_until_ns : rp_now_ns() + FILL_WAIT_NS;
-    bool waits = is_filling && slot->held.head + slot->held.tail < slot->bytes &&
+    uint64_t until_ns = has_waited ? slot->prefill_until_ns : rp_now_ns() + PREFILL_WAIT_NS;
+    bool waits = is_prefilling && slot->held.head + slot->held.tail < slot->bytes &&
                  rp_now_ns() < until_ns;
-    http->at_fills += waits;
-    http->at_fills -= has_waited;
+    http->at_prefills += waits;
+    http->at_prefills -= has_waited;
     slot->state = waits ? FILLING : FILES;
-    slot->fill_until_ns = until_ns;
+    slot->prefill_until_ns = until_ns;
     return waits;
 }
 
@@ -217,7 +217,7 @@ static void read_object(struct http *http, struct slot *slot)
     const struct rp_entry *kept = slot->of->kept;
     if (kept && slot->read.is_second)
         rp_entry_forget(slot->of->kept, slot->read.offset, slot->bytes);
-    else if (kept && waits_for_fill(http, slot))
+    else if (kept && waits_for_prefill(http, slot))
         return;
     uint32_t bytes = slot->bytes, head = slot->held.head, tail = slot->held.tail;
     uint64_t offset = head + tail ? rp_entry_data_offset(kept) + slot->read.offset : 0;
@@ -282,7 +282,7 @@ static void finish_part(struct http *http, struct slot *slot)
     }
     if (slot->is_damaged && result >= 0)
         result = -ECANCELED; /* requests were dropped */
-    if (slot->of->kept && result >= 0 && !http->options.is_fill)
+    if (slot->of->kept && result >= 0 && !http->options.is_prefill)
         rp_entry_note(slot->of->kept, held, slot->bytes - held);
     finish(http, slot, result);
 }
@@ -373,7 +373,7 @@ static void drop_requests(struct http *http)
     for (uint32_t i = 0; i < http->depth; i++) {
         struct slot *slot = &http->slots[i];
         if (slot->state == FILLING) {
-            http->at_fills--;
+            http->at_prefills--;
             finish(http, slot, -ECANCELED);
         } else if (slot->state == AT_SERVER) {
             leave_server(http, slot, DROPPED);
@@ -382,13 +382,13 @@ static void drop_requests(struct http *http)
     }
 }
 
-/* Look again for reads that wait for a fill; pause if no other part is in flight. */
-static void poll_fills(struct http *http)
+/* Look again for reads that wait for a prefill; pause if no other part is in flight. */
+static void poll_prefills(struct http *http)
 {
     for (uint32_t i = 0; i < http->depth && http->requests; i++)
         if (http->slots[i].state == FILLING)
             read_object(http, &http->slots[i]);
-    if (http->at_fills && !http->at_server && !http->at_files && !http->queued)
+    if (http->at_prefills && !http->at_server && !http->at_files && !http->queued)
         rp_sleep_ns(POLL_MS * 1000000u / 2);
 }
 
@@ -413,13 +413,13 @@ static int http_reap(void *self, uint64_t *tags, int64_t *results, unsigned max,
     struct http *http = self;
     unsigned taken = take_results(http, tags, results, max);
     do {
-        if (http->at_fills)
-            poll_fills(http);
+        if (http->at_prefills)
+            poll_prefills(http);
         take_files(http, http->at_server == 0 && taken == 0);
         if (http->at_server)
             take_requests(http, taken < wait_min);
         taken += take_results(http, tags + taken, results + taken, max - taken);
-        if (taken < wait_min && http->at_server + http->at_fills > 0 && is_stopping(http))
+        if (taken < wait_min && http->at_server + http->at_prefills > 0 && is_stopping(http))
             drop_requests(http);
     } while (taken < wait_min);
     return (int)taken;

@@ -114,18 +114,18 @@ static void test_words_that_cannot_be_read_are_left_alone(void **state)
     struct rp_cache *cache = open_cache(ROOM, &world, 1);
     struct rp_entry *kept = rp_entry_open(cache, 0);
     keep(cache, kept, "w", 0, CHUNK);
-    assert_true(rp_cache_may_fill(cache, PAGE));
+    assert_true(rp_cache_may_prefill(cache, PAGE));
     broken.reads = true;
     broken.read_calls = 0;
     for (uint32_t second = 0; second < 7200; second++, later_s++) {
         assert_int_equal(rp_entry_view(kept, 0, CHUNK).head, 0);
-        assert_false(rp_cache_may_fill(cache, PAGE));
+        assert_false(rp_cache_may_prefill(cache, PAGE));
     }
     assert_in_range(broken.read_calls, 10, 20);
     broken.reads = false;
     later_s += 600;
     assert_true(holds(kept, "w", 0, CHUNK));
-    assert_true(rp_cache_may_fill(cache, PAGE));
+    assert_true(rp_cache_may_prefill(cache, PAGE));
     rp_entry_close(kept);
     rp_cache_close(cache);
 }
