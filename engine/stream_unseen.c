@@ -106,9 +106,10 @@ static int check_selection(const struct rp_unseen *unseen, const struct rp_unsee
                            struct rp_error *error)
 {
     const struct rp_source_view *view = source->view;
-    uint64_t had = rp_unseen_selection(unseen);
+    uint64_t had = rp_unseen_facts(unseen)->selection;
     struct rp_source_prints has;
-    int code = had ? view->prints(view->context, rp_unseen_documents(unseen), &has, error) : 0;
+    int code = had ? view->prints(view->context, rp_unseen_facts(unseen)->documents, &has, error)
+                   : 0;
     if (code < 0 || had == 0 || had == has.selection)
         return code;
     return rp_fail(error, -RP_E_MISMATCH,

@@ -70,10 +70,11 @@ static int prints(const void *context, uint64_t documents, struct rp_source_prin
         return code;
     *prints = (struct rp_source_prints){.sampled = fingerprint.sampled.low,
                                         .full = fingerprint.full.low};
-    return view->selection ? rp_selection_hash(rp_selector_selection(view->selection), documents,
-                                               view->unseen ? rp_unseen_hash(view->unseen) : NULL,
-                                               &prints->selection, error)
-                           : 0;
+    return view->selection
+               ? rp_selection_hash(rp_selector_selection(view->selection), documents,
+                                   view->unseen ? &rp_unseen_facts(view->unseen)->hash : NULL,
+                                   &prints->selection, error)
+               : 0;
 }
 
 static int fail_at(const struct rp_config *config, const struct rp_config_source *source,

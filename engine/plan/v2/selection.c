@@ -263,32 +263,24 @@ static int take_values(const struct rp_selection *selection, const struct column
 
 /* ---- counts ---------------------------------------------------------------------------------- */
 
-/* Documents of a batch. */
-static uint32_t batch_size(const struct rp_selection *selection)
-{
-    uint32_t columns = selection->column_count ? selection->column_count : 1;
-    return (uint32_t)rp_min_u64(RP_EXPRESSION_DOCUMENTS_MAX, VALUES_MAX / columns);
-}
-
 static int count_batch(const struct rp_selection *selection, const uint64_t *documents,
                        uint32_t count, uint8_t *counts, struct rp_error *error)
 {
     union rp_value values[VALUES_MAX];
-    uint32_t stride = batch_size(selection);
     uint64_t chosen = UINT64_MAX >> (RP_EXPRESSION_DOCUMENTS_MAX - count);
     int code = 0;
     for (uint32_t c = 0; code == 0 && c < selection->column_count; c++)
         code = take_values(selection, &selection->columns[c], documents, count,
-                           values + (size_t)c * stride, error);
+                           values + (size_t)c * count, error);
     if (code < 0)
         return code;
     if (selection->select)
-        chosen = rp_expression_test(selection->select, values, stride, count);
+        chosen = rp_expression_test(selection->select, values, count, count);
     for (uint32_t i = 0; i < count; i++)
         counts[i] = chosen >> i & 1;
     for (uint32_t r = 0; chosen && r < selection->repeat_count; r++) {
         const struct repeat *repeat = &selection->repeats[r];
-        uint64_t left = chosen & rp_expression_test(repeat->expression, values, stride, count);
+        uint64_t left = chosen & rp_expression_test(repeat->expression, values, count, count);
         for (; left; left &= left - 1)
             counts[__builtin_ctzll(left)] = repeat->count;
     }
@@ -299,7 +291,8 @@ int rp_selection_counts(const void *context, const uint64_t *documents, uint32_t
                         uint8_t *counts, struct rp_error *error)
 {
     const struct rp_selection *selection = context;
-    uint32_t size = batch_size(selection);
+    uint32_t columns = selection->column_count ? selection->column_count : 1;
+    uint32_t size = (uint32_t)rp_min_u64(RP_EXPRESSION_DOCUMENTS_MAX, VALUES_MAX / columns);
     int code = 0;
     for (uint32_t at = 0; code == 0 && at < count; at += size)
         code = count_batch(selection, documents + at, (uint32_t)rp_min_u64(size, count - at),

@@ -10,12 +10,11 @@
 #include "plan/v2/planner_token_format.h"
 
 struct rp_unseen {
+    struct rp_unseen_facts facts;
     struct rp_order order; /* order of pass 0 of the token's epoch */
-    uint64_t documents, before, position;
+    uint64_t before, position;
     uint32_t group;
-    bool passed; /* all of pass 0 was read */
-    uint64_t selection;
-    struct rp_hash128 hash;
+    bool passed;       /* all of pass 0 was read */
     uint64_t *waiting; /* items that wait whole, ascending */
     size_t waiting_count;
 };
@@ -28,19 +27,9 @@ void rp_unseen_close(struct rp_unseen *unseen)
     free(unseen);
 }
 
-uint64_t rp_unseen_selection(const struct rp_unseen *unseen)
+const struct rp_unseen_facts *rp_unseen_facts(const struct rp_unseen *unseen)
 {
-    return unseen->selection;
-}
-
-const struct rp_hash128 *rp_unseen_hash(const struct rp_unseen *unseen)
-{
-    return &unseen->hash;
-}
-
-uint64_t rp_unseen_documents(const struct rp_unseen *unseen)
-{
-    return unseen->documents;
+    return &unseen->facts;
 }
 
 static int compare_items(const void *a, const void *b)
@@ -54,7 +43,7 @@ void rp_planner_token_used(const struct rp_unseen *unseen, const uint64_t *docum
 {
     for (uint32_t i = 0; i < count; i++) {
         uint64_t document = documents[i], item = document / unseen->group;
-        used[i] = document < unseen->documents &&
+        used[i] = document < unseen->facts.documents &&
                   (unseen->passed || document < unseen->before ||
                    rp_order_position_of(&unseen->order, item) < unseen->position) &&
                   !bsearch(&item, unseen->waiting, unseen->waiting_count, sizeof item,
@@ -100,7 +89,7 @@ static int allocate_waiting(struct opening *opening, uint64_t pieces)
 
 static int check_documents(const struct opening *opening)
 {
-    uint64_t had = opening->unseen->documents, has = opening->source->documents;
+    uint64_t had = opening->unseen->facts.documents, has = opening->source->documents;
     if (had <= has)
         return 0;
     return rp_fail(opening->error, -RP_E_MISMATCH,
@@ -167,12 +156,11 @@ static int read_token(struct opening *opening, const struct rp_token2 *token)
                        "unseen_of: the state has no source %s", name);
     const struct rp_planner_token_source *had = &token->sources[j];
     *unseen = (struct rp_unseen){
-        .documents = had->state.documents,
+        .facts = {.documents = had->state.documents, .selection = had->prints.selection},
         .before = had->state.before,
         .position = had->state.position,
         .group = header->group,
         .passed = had->state.pass > 0,
-        .selection = had->prints.selection,
     };
     opening->inserted = header->bos_id != RP_NO_TOKEN_ID ? 1 : 0;
     opening->inserted += header->eos_id != RP_NO_TOKEN_ID;
@@ -182,8 +170,8 @@ static int read_token(struct opening *opening, const struct rp_token2 *token)
     if (code < 0)
         return code;
     rp_order_init_items(&unseen->order, (enum rp_shuffle)header->shuffle,
-                        unseen->documents / header->group, header->block_documents / header->group,
-                        header->window_blocks);
+                        unseen->facts.documents / header->group,
+                        header->block_documents / header->group, header->window_blocks);
     rp_order_enter_key(
         &unseen->order, had->state.epoch,
         rp_pass_key_make(header->seed, rp_hash64(name, strlen(name)), had->state.epoch, 0));
@@ -222,7 +210,7 @@ static int read_cursor(struct opening *opening, const struct rp_state_header *he
         return RP_TOKEN_DAMAGED(opening->error, ": position %" PRIu64 " of %" PRIu64 " documents",
                                 cursor->position, source->documents);
     *unseen = (struct rp_unseen){
-        .documents = source->documents,
+        .facts = {.documents = source->documents},
         .before = cursor->epoch > 0 ? source->documents : 0,
         .position = cursor->position,
         .group = 1,
@@ -244,9 +232,9 @@ static int add_first_piece(struct opening *opening, uint32_t source, uint64_t do
 {
     if (source != opening->source->number || offset > 0)
         return 0;
-    if (document >= opening->unseen->documents)
+    if (document >= opening->unseen->facts.documents)
         return RP_TOKEN_DAMAGED(opening->error, ": document %" PRIu64 " waits, of %" PRIu64,
-                                document, opening->unseen->documents);
+                                document, opening->unseen->facts.documents);
     return add_waiting(opening, document, length);
 }
 
@@ -330,7 +318,7 @@ int rp_unseen_open(struct rp_unseen **unseen_out, const void *token, size_t byte
         return code;
     }
     qsort(opening.unseen->waiting, opening.unseen->waiting_count, sizeof(uint64_t), compare_items);
-    opening.unseen->hash = rp_hash128_load((const uint8_t *)token + bytes - 16);
+    opening.unseen->facts.hash = rp_hash128_load((const uint8_t *)token + bytes - 16);
     *unseen_out = opening.unseen;
     return 0;
 }

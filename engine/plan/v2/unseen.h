@@ -27,15 +27,12 @@ RP_MUST_CHECK int rp_unseen_open(struct rp_unseen **unseen_out, const void *toke
                                  const struct rp_unseen_source *source, struct rp_error *error);
 void rp_unseen_close(struct rp_unseen *unseen); /* NULL is fine */
 
-/** The hash of the token's selection, which the source must have before `unseen`; 0: it has none.
- */
-uint64_t rp_unseen_selection(const struct rp_unseen *unseen);
-
-/** The last 16 bytes of the token. */
-const struct rp_hash128 *rp_unseen_hash(const struct rp_unseen *unseen);
-
-/** The documents that the source had in the token: its fingerprints are of them. */
-uint64_t rp_unseen_documents(const struct rp_unseen *unseen);
+struct rp_unseen_facts {
+    uint64_t documents;     /* that the source had in the token: its fingerprints are of them */
+    uint64_t selection;     /* its hash, which the source must have before `unseen`; 0: none */
+    struct rp_hash128 hash; /* the last 16 bytes of the token */
+};
+const struct rp_unseen_facts *rp_unseen_facts(const struct rp_unseen *unseen);
 
 /** Whether the token has used each of `count` documents. */
 void rp_planner_token_used(const struct rp_unseen *unseen, const uint64_t *documents,
