@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -341,4 +342,17 @@ const char *rp_path_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
+}
+
+bool rp_path_exists(const char *format, ...)
+{
+    char *path;
+    va_list arguments;
+    va_start(arguments, format);
+    int bytes = vasprintf(&path, format, arguments);
+    va_end(arguments);
+    bool is_there = bytes >= 0 && access(path, F_OK) == 0;
+    if (bytes >= 0)
+        free(path);
+    return is_there;
 }

@@ -133,5 +133,7 @@ RP_MUST_CHECK int rp_map_hash(const struct rp_map *map, struct rp_hash128 *hash,
 char *rp_path_directory(const char *path);
 /** The part behind it. */
 const char *rp_path_name(const char *path);
+/** Is there a file of that name? False also when out of memory. */
+bool rp_path_exists(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

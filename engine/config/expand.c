@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/bits.h"
 #include "base/mem.h"
@@ -214,14 +213,7 @@ static int expand_glob(struct rp_config_source *found, const char *pattern, stru
  */
 static bool is_prefix(const char *path)
 {
-    static const char *const suffixes[] = {".idx", ".bin"};
-    bool exists = false;
-    for (size_t i = 0; i < RP_ARRAY_COUNT(suffixes) && !exists; i++) {
-        char *file = rp_asprintf("%s%s", path, suffixes[i]);
-        exists = file && access(file, F_OK) == 0;
-        free(file);
-    }
-    return exists;
+    return rp_path_exists("%s.idx", path) || rp_path_exists("%s.bin", path);
 }
 
 /* The matches of a pattern of a bucket. */

@@ -122,14 +122,6 @@ char *rp_megatron_mask_prefix(const char *path, const char *name)
     return rp_asprintf("%.*s_%s", (int)stem, path, name);
 }
 
-static bool has_index(const char *prefix)
-{
-    char *path = rp_asprintf("%s.idx", prefix);
-    bool is_there = path && access(path, F_OK) == 0;
-    free(path);
-    return is_there;
-}
-
 static int add_mask(const struct rp_opened *opened, int fd, const char *prefix,
                     struct rp_collector *collector, const struct rp_mask_origin *origin,
                     struct rp_error *error)
@@ -211,7 +203,7 @@ int rp_megatron_mask(const struct rp_opened *opened, int fd, struct rp_collector
     char *prefix = rp_megatron_mask_prefix(opened->shard.path, name);
     if (!prefix)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", opened->shard.path);
-    bool is_there = has_index(prefix);
+    bool is_there = rp_path_exists("%s.idx", prefix);
     if (is_there && (!is_auto || rp_text_has_suffix(prefix, "_document")))
         code = add_mask(opened, fd, prefix, collector, origin, error);
     else if (!is_auto)

@@ -28,10 +28,7 @@ static int claim(const struct rp_probe *probe, char why[256], struct rp_error *e
     snprintf(why, 256, "it is a .ds with its .index next to it");
     if (probe->is_declared || !rp_text_has_suffix(probe->path, ".ds"))
         return probe->is_declared;
-    char *index = rp_asprintf("%s.index", probe->path);
-    bool is_there = index && access(index, F_OK) == 0;
-    free(index);
-    return is_there;
+    return rp_path_exists("%s.index", probe->path);
 }
 
 static int expand(const struct rp_folder *folder, struct rp_paths *files, struct rp_error *error)

@@ -3,9 +3,8 @@
  * with the names of its file (raw_data) and of the compressed file (zip_data). One of the two may
  * be missing. */
 #include <string.h>
-#include <unistd.h>
 
-#include "base/mem.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "corpus/readers/index_json.h"
 #include "corpus/readers/mds.h"
@@ -18,12 +17,8 @@ static bool is_there(const struct rp_folder *folder, const char *name)
 {
     if (folder->url)
         return rp_folder_has(folder, name);
-    char *path = rp_asprintf("%s/%s", folder->path, name);
-    char *sidecar = rp_asprintf("%s/%s.rpi", folder->path, name);
-    bool found = path && sidecar && (access(path, F_OK) == 0 || access(sidecar, F_OK) == 0);
-    free(path);
-    free(sidecar);
-    return found;
+    return rp_path_exists("%s/%s", folder->path, name) ||
+           rp_path_exists("%s/%s.rpi", folder->path, name);
 }
 
 static int add_shard(const struct rp_folder *folder, size_t number, const json_t *shard,

@@ -5,9 +5,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
-#include "base/mem.h"
+#include "base/file.h"
 #include "cmd.h"
 #include "config/keys.h"
 #include "object/url.h"
@@ -16,10 +15,7 @@
 /* Is it a file, or the prefix of a Megatron dataset? */
 static bool is_there(const char *path)
 {
-    char *index = rp_asprintf("%s.idx", path);
-    bool found = access(path, F_OK) == 0 || (index && access(index, F_OK) == 0);
-    free(index);
-    return found;
+    return rp_path_exists("%s", path) || rp_path_exists("%s.idx", path);
 }
 
 int rp_keys_finish(struct rp_config *config, struct rp_error *error)

@@ -82,10 +82,7 @@ struct listed {
 static bool is_there(void *context, const char *name)
 {
     const struct listed *listed = context;
-    char *path = rp_asprintf("%s/%s", listed->directory, name);
-    bool there = path && access(path, F_OK) == 0;
-    free(path);
-    return there;
+    return rp_path_exists("%s/%s", listed->directory, name);
 }
 
 static int add_file(void *context, const char *name, const struct rp_form *form,
@@ -117,11 +114,9 @@ int rp_inputs_add_listing(struct rp_inputs *inputs, const char *directory, struc
 {
     static const char *const files[] = {"index.json", "state.json"};
     int code = 0;
-    char *splits = rp_asprintf("%s/dataset_dict.json", directory);
-    if (splits && access(splits, F_OK) == 0)
+    if (rp_path_exists("%s/dataset_dict.json", directory))
         code = rp_fail(error, -RP_E_USAGE, "name the directory of one split, for instance train",
                        "%s: expected one data set, found several splits", directory);
-    free(splits);
     for (size_t i = 0; i < RP_ARRAY_COUNT(files) && code == 0; i++) {
         char *path = rp_asprintf("%s/%s", directory, files[i]);
         if (!path)
