@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #define XXH_STATIC_LINKING_ONLY /* for the size of the state; only public functions are called */
 #ifdef RP_XXHASH_DISPATCHES
@@ -60,4 +61,14 @@ char *rp_hash128_hex(struct rp_hash128 hash, char text[RP_HASH_HEX_BYTES])
 {
     snprintf(text, RP_HASH_HEX_BYTES, "%016" PRIx64 "%016" PRIx64, hash.high, hash.low);
     return text;
+}
+
+bool rp_hash128_parse(const char *text, struct rp_hash128 *hash)
+{
+    char again[RP_HASH_HEX_BYTES];
+    bool is_hash = text && sscanf(text, "%16" SCNx64 "%16" SCNx64, &hash->high, &hash->low) == 2 &&
+                   !strcmp(rp_hash128_hex(*hash, again), text);
+    if (!is_hash)
+        *hash = (struct rp_hash128){0, 0};
+    return is_hash;
 }

@@ -58,5 +58,7 @@ static inline struct rp_hash128 rp_hash128_load(const uint8_t *bytes)
 #define RP_HASH_HEX_BYTES 33
 /** 32 hex digits, most significant first, and a NUL. Returns `text`. */
 char *rp_hash128_hex(struct rp_hash128 hash, char text[RP_HASH_HEX_BYTES]);
+/** Read such a text, whole and in lower case. False: it is none, or NULL; the hash is zero then. */
+bool rp_hash128_parse(const char *text, struct rp_hash128 *hash);
 
 #endif

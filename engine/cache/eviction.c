@@ -151,12 +151,10 @@ static int scan_file(struct rp_eviction *eviction, const char *name, struct rp_h
 
 static bool parse_name(const char *name, struct rp_hash128 *key)
 {
-    char again[RP_ENTRY_NAME_BYTES];
-    unsigned long long high, low;
-    int end = 0;
-    if (sscanf(name, "%16llx%16llx.blocks%n", &high, &low, &end) != 2 || name[end] || !end)
+    char hash[RP_HASH_HEX_BYTES], again[RP_ENTRY_NAME_BYTES];
+    snprintf(hash, sizeof hash, "%s", name);
+    if (!rp_hash128_parse(hash, key))
         return false;
-    *key = (struct rp_hash128){.low = low, .high = high};
     rp_entry_file_name(*key, again);
     return !strcmp(name, again);
 }

@@ -2,7 +2,6 @@
 #include "corpus/tokenizer_id.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,13 +11,6 @@
 #include "base/text.h"
 
 #define FILE_BYTES_MAX 65536u
-
-static bool take_hash(struct rp_hash128 *hash, const char *text)
-{
-    char again[RP_HASH_HEX_BYTES];
-    return sscanf(text, "%16" SCNx64 "%16" SCNx64, &hash->high, &hash->low) == 2 &&
-           !strcmp(rp_hash128_hex(*hash, again), text);
-}
 
 /* {"tokenizer": {"name": …, "xxh3_128": …}, …}; `bytes` needs no hash. */
 static bool take_file(struct rp_tokenizer_id *id, json_t *file)
@@ -30,7 +22,7 @@ static bool take_file(struct rp_tokenizer_id *id, json_t *file)
         return false;
     if (!tokenizer || json_is_null(tokenizer) || (name && !hash && strcmp(name, "bytes")))
         return true;
-    if (!name || (hash && !take_hash(&id->hash, hash)))
+    if (!name || (hash && !rp_hash128_parse(hash, &id->hash)))
         return false;
     if (!hash)
         id->hash = rp_hash128(name, strlen(name));

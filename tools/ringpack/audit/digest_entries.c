@@ -48,18 +48,6 @@ bool rp_audit_is_digests(const char *path)
            strcmp(text, begin) == 0;
 }
 
-static bool parse_hash(const char *text, struct rp_hash128 *hash)
-{
-    char high[17] = {0}, *end;
-    *hash = (struct rp_hash128){0, 0};
-    if (!text || strspn(text, "0123456789abcdef") != RP_HASH_HEX_BYTES - 1 ||
-        strlen(text) != RP_HASH_HEX_BYTES - 1)
-        return false;
-    memcpy(high, text, 16);
-    *hash = (struct rp_hash128){strtoull(text + 16, &end, 16), strtoull(high, &end, 16)};
-    return true;
-}
-
 static uint64_t parse_id(const char *hash)
 {
     char digits[ID_DIGITS + 1] = {0};
@@ -74,9 +62,9 @@ static bool parse_digest(const struct rp_audit_log_entry *entry, struct rp_diges
     out->of = (struct rp_audit_interval){.first_row = (uint64_t)first, .row = (uint64_t)row};
     out->of.rows = (uint64_t)rp_audit_log_number(entry, "rows", 0);
     out->of.tokens = (uint64_t)rp_audit_log_number(entry, "tokens", 0);
-    out->of.lacks_plan = !parse_hash(rp_audit_log_text(entry, "plan_digest"), &out->of.plan);
+    out->of.lacks_plan = !rp_hash128_parse(rp_audit_log_text(entry, "plan_digest"), &out->of.plan);
     return first >= 0 && row > first &&
-           parse_hash(rp_audit_log_text(entry, "content_digest"), &out->of.content);
+           rp_hash128_parse(rp_audit_log_text(entry, "content_digest"), &out->of.content);
 }
 
 /* An attach of an older version has no `seen`. False when out of memory. */
