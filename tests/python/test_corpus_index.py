@@ -59,7 +59,7 @@ def corpus(folder):
 
 
 @pytest.fixture
-def manifest(program, folder, corpus):
+def index_file(program, folder, corpus):
     """Of that corpus."""
     path = folder / "corpus.rpi"
     done = index(program, folder, config_of(corpus, index=str(path)))
@@ -84,19 +84,19 @@ def stopped(program, folder, config):
 
 
 @pytest.mark.parametrize("io", ["auto", "pread"])
-def test_every_row_is_the_same_with_it(program, folder, corpus, manifest, io):
+def test_every_row_is_the_same_with_it(program, folder, corpus, index_file, io):
     assert not list(corpus.folder.glob("*.rpi"))
-    with_it = serve_all(program, folder, corpus, index=str(manifest), io=io)
+    with_it = serve_all(program, folder, corpus, index=str(index_file), io=io)
     assert serve_all(program, folder, corpus, io=io) == with_it
     corpus.index(program)
     assert serve_all(program, folder, corpus, io=io) == with_it
 
 
-def test_pages_that_are_not_compared_are_found(broken, folder, corpus, manifest, monkeypatch):
+def test_pages_that_are_not_compared_are_found(broken, folder, corpus, index_file, monkeypatch):
     """The planted defect: a length that damage has changed makes other rows."""
-    image = bytearray(manifest.read_bytes())
+    image = bytearray(index_file.read_bytes())
     image[256 + 8 * 79] ^= 1  # the length of the first document of the first segment, which has 79
-    manifest.write_bytes(image)
+    index_file.write_bytes(image)
     path = folder / "indexed.yaml"
     found = run(broken, "plan", "--json", "-c", path)
     assert found.returncode == 2 and "damaged" in found.stderr + found.stdout or "differs" in (
@@ -106,10 +106,10 @@ def test_pages_that_are_not_compared_are_found(broken, folder, corpus, manifest,
     assert run(broken, "plan", "--json", "-c", path).returncode == 0
 
 
-def test_a_run_resumes_with_it_and_without_it(program, folder, corpus, manifest):
+def test_a_run_resumes_with_it_and_without_it(program, folder, corpus, index_file):
     """It has the fingerprint of the sidecars."""
     corpus.index(program)
-    assert_resumes_with_and_without(program, folder, corpus, str(manifest))
+    assert_resumes_with_and_without(program, folder, corpus, str(index_file))
 
 
 def test_sidecars_are_taken_over_unless_the_shard_is_newer(program, folder, corpus):
@@ -123,15 +123,15 @@ def test_sidecars_are_taken_over_unless_the_shard_is_newer(program, folder, corp
     assert found == wanted
 
 
-def test_any_number_of_workers_makes_the_same_file(program, folder, corpus, manifest):
+def test_any_number_of_workers_makes_the_same_file(program, folder, corpus, index_file):
     for workers in 1, 7:
         other = folder / f"{workers}.rpi"
         done = index(program, folder, config_of(corpus), "-o", other, "--workers", workers)
         assert done["shards_read"] == len(corpus.paths)
-        assert other.read_bytes() == manifest.read_bytes()
+        assert other.read_bytes() == index_file.read_bytes()
 
 
-def test_a_start_opens_no_shard(program, folder, corpus, manifest):
+def test_a_start_opens_no_shard(program, folder, corpus, index_file):
     """The plan needs none, and an engine names the first that it misses."""
     path = folder / "indexed.yaml"
     wanted = run(program, "plan", "--json", "-c", path)
@@ -140,7 +140,7 @@ def test_a_start_opens_no_shard(program, folder, corpus, manifest):
     found = run(program, "plan", "--json", "-c", path)
     assert found.returncode == 0, found.stderr
     assert json.loads(found.stdout)["tokens"] == json.loads(wanted.stdout)["tokens"]
-    said = stopped(program, folder, config_of(corpus, index=str(manifest)))
+    said = stopped(program, folder, config_of(corpus, index=str(index_file)))
     assert "data/" in said and "No such file" in said
 
 
@@ -363,15 +363,15 @@ def test_more_shards_than_descriptors(program, folder):
         engine.kill()
 
 
-def test_inspect_and_doctor_know_it(program, folder, corpus, manifest):
-    done = run(program, "inspect", manifest)
+def test_inspect_and_doctor_know_it(program, folder, corpus, index_file):
+    done = run(program, "inspect", index_file)
     assert done.returncode == 0, done.stderr
     for text in "index", "source-1", "3 sources", "6 shards", "full":
         assert text in done.stdout, done.stdout
-    assert run(program, "inspect", "--scan", manifest).returncode == 0
+    assert run(program, "inspect", "--scan", index_file).returncode == 0
     found = run(program, "doctor", "-c", folder / "indexed.yaml")
     assert "every block that is read is compared" in found.stdout
-    image = bytearray(manifest.read_bytes())
+    image = bytearray(index_file.read_bytes())
     image[4096 + 50] ^= 1
-    Path(manifest).write_bytes(image)
-    refused(program, "inspect", "--scan", manifest, texts=["damaged index"])
+    Path(index_file).write_bytes(image)
+    refused(program, "inspect", "--scan", index_file, texts=["damaged index"])

@@ -83,20 +83,20 @@ def test_every_row_is_the_same_with_it(program, folder, corpus, store):
     output_of(program, "index", "-q", corpus.paths[0])
     shutil.copytree(corpus.folder, store.folder, dirs_exist_ok=True)
     there = at(corpus, store.base)
-    manifest = folder / "objects.rpi"
-    done = index(program, folder, config_of(there, index=str(manifest)))
+    index_file = folder / "objects.rpi"
+    done = index(program, folder, config_of(there, index=str(index_file)))
     assert done["fingerprint_full"] == wanted["fingerprint_full"]
     assert (done["shards"], done["shards_read"]) == (len(corpus.paths), len(corpus.paths) - 1)
     assert sorted(path.name for path in folder.glob("objects*")) == ["objects", "objects.rpi"]
     store.asked.clear()
     assert json.loads(output_of(program, "plan", "--json", "-c", folder / "indexed.yaml"))
     assert store.asked == [], "a start asks for nothing"
-    found = serve_all(program, folder, there, inputs=BLOCKS, index=str(manifest))
+    found = serve_all(program, folder, there, inputs=BLOCKS, index=str(index_file))
     assert found == on_disk
     assert store.asked and all(path.endswith((".bin", ".npy")) for path in store.asked)
-    again = index(program, folder, config_of(there, index=str(manifest)))
+    again = index(program, folder, config_of(there, index=str(index_file)))
     assert again["outcome"] == "unchanged"
-    said = output_of(program, "inspect", "--scan", manifest)
+    said = output_of(program, "inspect", "--scan", index_file)
     assert f"{store.base}/" in said
 
 
@@ -128,9 +128,9 @@ def test_a_run_resumes_with_it_and_without_it(program, folder, corpus, bucket):
     corpus.index(program)
     shutil.copytree(corpus.folder, bucket, dirs_exist_ok=True)
     there = at(corpus, "s3://b")
-    manifest = str(folder / "m.rpi")
-    assert index(program, folder, config_of(there, index=manifest))["shards_read"] == 0
-    assert_resumes_with_and_without(program, folder, there, manifest, BLOCKS)
+    index_file = str(folder / "m.rpi")
+    assert index(program, folder, config_of(there, index=index_file))["shards_read"] == 0
+    assert_resumes_with_and_without(program, folder, there, index_file, BLOCKS)
 
 
 def raw_objects(store, folder, count, first=0, tokens=3000):
@@ -297,7 +297,7 @@ def test_objects_that_only_a_query_tells_apart_are_refused(program, folder, stor
 
 
 def test_queries_are_those_of_the_config(program, folder, store):
-    """A manifest holds no secret, and serves when there is another one."""
+    """An index holds no secret, and serves when there is another one."""
     config = raw_objects(store, folder, 2)
     [source] = config["sources"]
     urls = source["shards"]
@@ -344,11 +344,11 @@ def test_it_goes_on_after_a_kill(program, folder, store):
     assert run(program, "inspect", "--scan", folder / "m.rpi").returncode == 0
 
 
-# ---- a manifest that is an object itself --------------------------------------------------------
+# ---- an index that is an object itself -----------------------------------------------------------
 
 
 def upload(program, folder, config, to):
-    """The manifest of the objects of a config, made here and copied to the store."""
+    """The index of the objects of a config, made here and copied to the store."""
     made = folder / "made.rpi"
     index(program, folder, config, "-o", made)
     shutil.copy(made, to / "m.rpi")
@@ -411,8 +411,8 @@ def test_refused_manifests_of_stores(program, folder, store):
     path = folder / "planned.yaml"
 
     def refuse(*texts, **changes):
-        manifest = store.url("m.rpi") + "?sig=S"
-        path.write_text(json.dumps({**config, "index": manifest, **changes}))
+        index_file = store.url("m.rpi") + "?sig=S"
+        path.write_text(json.dumps({**config, "index": index_file, **changes}))
         said = refused(program, "plan", "-c", path, texts=[store.url("m.rpi"), *texts])
         assert "sig=" not in str(said)
 
@@ -463,9 +463,9 @@ def test_files_and_objects_in_one_manifest(program, folder, corpus, store, tmp_p
     there = at(corpus, store.base)
     for source, files in zip(there.sources, corpus.sources, strict=True):
         source["shards"][0] = files["shards"][0]
-    manifest = str(folder / "m.rpi")
-    index(program, folder, config_of(there, index=manifest))
-    machine = {"index": manifest, "cache_bytes": "64m", "cache_dir": str(tmp_path / "blocks")}
+    index_file = str(folder / "m.rpi")
+    index(program, folder, config_of(there, index=index_file))
+    machine = {"index": index_file, "cache_bytes": "64m", "cache_dir": str(tmp_path / "blocks")}
     for _ in range(2):
         store.asked.clear()
         assert serve_all(program, folder, there, inputs=BLOCKS, **machine) == on_disk
