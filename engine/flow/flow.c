@@ -33,7 +33,7 @@ static int watch_prefault(struct rp_flow *flow, struct rp_error *error)
 /* The caller has the turn, so no thread publishes, and every batch is announced. */
 static void check_turn(const struct rp_flow *flow)
 {
-    RP_ASSERT(flow->flow_state == RP_FLOW_RUNNING);
+    RP_ASSERT(flow->flow_state != RP_FLOW_PARKED);
     RP_ASSERT(rp_a32_load_relaxed(&flow->deliver.unannounced) == 0);
 }
 
