@@ -352,7 +352,9 @@ def test_a_block_that_is_trusted_is_delivered_when_it_has_changed(broken, folder
 def test_an_index_that_is_not_looked_at_gives_other_documents(broken, folder, io):
     it = Reading(broken("forget_indexes"), folder, {"io": io}, True)
     rewrite_index(it.index_path)
-    with contextlib.closing(it), pytest.raises(AssertionError, match="other tokens"):
+    # An entry may be read while only half of its bytes are written: it is bad once.
+    seen = "other tokens|was bad and is good now"
+    with contextlib.closing(it), pytest.raises((AssertionError, ringpack.CorruptError), match=seen):
         it.tape.read(it.ranks)
 
 
