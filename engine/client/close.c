@@ -48,7 +48,8 @@ void rp_client_close(struct rp_client *client)
     if (client->forked)
         return;
     pthread_mutex_lock(&client->lock);
-    client->life = RP_CLIENT_CLOSED;
+    if (client->life == RP_CLIENT_OPEN)
+        client->life = RP_CLIENT_CLOSED;
     bool is_idle = !client->in_call;
     rp_client_leave_if_closed(client);
     pthread_mutex_unlock(&client->lock);

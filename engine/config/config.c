@@ -43,9 +43,8 @@ int rp_config_set(struct rp_config *config, const char *name, const char *text,
         return code;
     rp_key_tell_older(config, key, name);
     const struct rp_key *twin = rp_key_twin(&rp_config_key_list, name);
-    uint32_t *line = &config->lines[key - rp_config_key_table];
     if (key->kind == RP_KIND_SOURCES)
-        code = set_sources(config, text, *line == RP_CONFIG_OPTION, error);
+        code = set_sources(config, text, config->lines[RP_KEY_sources] == RP_CONFIG_OPTION, error);
     else if (rp_key_is_nested(key))
         code = rp_config_set_nested(config, key, text, error);
     else
@@ -56,8 +55,12 @@ int rp_config_set(struct rp_config *config, const char *name, const char *text,
         code = rp_config_note_given(config, key, twin ? name : key->name, text, error);
     if (code < 0)
         return code;
-    *line = RP_CONFIG_OPTION;
-    if (twin)
-        config->lines[twin - rp_config_key_table] = config->window_line = RP_CONFIG_OPTION;
+    const struct rp_key *const set[2] = {key, twin};
+    for (size_t i = 0; i < 2 && set[i]; i++) {
+        size_t number = (size_t)(set[i] - rp_config_key_table);
+        config->lines[number] = RP_CONFIG_OPTION;
+        config->of_stream[number] = false;
+        config->of_window[number] = twin != NULL;
+    }
     return 0;
 }

@@ -98,7 +98,6 @@ struct rp_config {
     uint32_t packing;          /* lookahead (default) | concat | best_fit */
     uint32_t packing_buffer;   /* 64: documents in the FIFO of lookahead */
     uint32_t open_bins;        /* 64: open rows of best_fit */
-    uint32_t window_line;      /* their older name `window`, as in `lines`; no key */
     uint32_t row_gap;          /* pad (default) | split; an explicit pad is an error with concat */
     uint32_t long_doc;         /* split (default) | truncate | drop */
     uint32_t max_docs_per_row; /* 0 = from the lengths of the corpus (plan/docs_per_row.h) */
@@ -177,6 +176,8 @@ struct rp_config {
     /* For each key, in the order of rp_config_keys: the line of the file, RP_CONFIG_OPTION, or 0 if
      * the key was not given. */
     uint32_t lines[RP_CONFIG_KEYS_MAX];
+    bool of_stream[RP_CONFIG_KEYS_MAX]; /* the line is of the chosen stream */
+    bool of_window[RP_CONFIG_KEYS_MAX]; /* given as `window`, the older name of two keys */
 };
 
 /** Set all defaults. Every config begins with this call. */

@@ -76,19 +76,16 @@ static bool packs(const struct rp_config *config, uint32_t packing)
 /* Options replace keys of a stream, and these replace keys at the top. */
 static int level_of(const struct rp_config *config, enum rp_key_index key)
 {
-    uint32_t line = config->lines[key], chosen = config->streams.chosen;
-    if (line == RP_CONFIG_OPTION)
-        return 2;
-    return chosen && line == config->streams.streams[chosen - 1].place.line;
+    return config->lines[key] == RP_CONFIG_OPTION ? 2 : config->of_stream[key];
 }
 
 void rp_config_settle_window(struct rp_config *config)
 {
     uint32_t packing = config->packing;
     for (size_t i = 0; i < SIZES; i++) {
-        uint32_t *line = &config->lines[sizes[i].key];
-        if (*line == config->window_line && !packs(config, packing_of(&sizes[i])))
-            *line = 0;
+        enum rp_key_index key = sizes[i].key;
+        if (config->of_window[key] && !packs(config, packing_of(&sizes[i])))
+            config->lines[key] = 0;
     }
     for (uint32_t i = 0; i < config->stages.count; i++) {
         struct rp_config_stage *stage = &config->stages.stages[i];

@@ -329,32 +329,9 @@ static int set_text(const struct rp_key *key, void *object, const char *text,
     return 0;
 }
 
-int rp_key_refuse_octal(struct rp_key_place place, const char *key, const char *text,
-                        struct rp_error *error)
-{
-    uint64_t decimal, octal;
-    char hint[80];
-    size_t length = strlen(text);
-    bool is_octal = text[0] == '0' && length > 1 && strspn(text, "01234567") == length;
-    if (place.line == 0 || !is_octal || !rp_text_u64(text, &decimal))
-        return 0;
-    octal = strtoull(text, NULL, 8);
-    if (octal == decimal)
-        return 0;
-    snprintf(hint, sizeof hint, "write %" PRIu64 ", or %" PRIu64, decimal, octal);
-    return rp_key_fail(place, key, hint, error,
-                       "`%.120s` could be %" PRIu64 " or %" PRIu64 ", as an octal number of YAML "
-                       "1.1",
-                       text, decimal, octal);
-}
-
 int rp_key_set(const struct rp_key *key, void *object, const char *text, struct rp_key_place place,
                struct rp_error *error)
 {
-    bool is_number = key->kind <= RP_KIND_EPOCHS || key->kind == RP_KIND_WEIGHT;
-    int code = is_number ? rp_key_refuse_octal(place, key->name, text, error) : 0;
-    if (code < 0)
-        return code;
     switch (key->kind) {
     case RP_KIND_COUNT:
     case RP_KIND_LENGTH:

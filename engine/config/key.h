@@ -391,9 +391,6 @@ int rp_key_fail(struct rp_key_place place, const char *key, const char *hint,
 /** -ENOMEM, while a config is read. */
 int rp_key_no_memory(struct rp_error *error);
 
-/** -RP_E_CONFIG for a text in YAML that YAML 1.1 reads as another number: 0100 as 64. */
-int rp_key_refuse_octal(struct rp_key_place place, const char *key, const char *text,
-                        struct rp_error *error);
 /** Set the field of `key` in `object` from one text. Not for the kinds SHARDS and SOURCES. */
 RP_MUST_CHECK int rp_key_set(const struct rp_key *key, void *object, const char *text,
                              struct rp_key_place place, struct rp_error *error);

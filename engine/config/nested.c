@@ -135,7 +135,7 @@ static int read_cost(struct rp_yaml *reader, const struct rp_key *key, struct rp
                                .offset = offsetof(struct rp_config_cost, k),
                                .size = sizeof cost->k};
     const char *text;
-    int code = rp_yaml_text(reader, node, key->name, &text);
+    int code = rp_yaml_number(reader, node, key->name, &text);
     if (code == 0)
         code = rp_key_set(&own, cost, text, place, reader->error);
     if (code == 0)
@@ -152,9 +152,7 @@ static int read_range(struct rp_yaml *reader, const char *name, struct rp_config
     struct rp_key_place place = rp_yaml_place(reader, node);
     const char *text;
     char first[32];
-    int code = rp_yaml_text(reader, node, name, &text);
-    if (code == 0)
-        code = rp_key_refuse_octal(place, name, text, reader->error);
+    int code = rp_yaml_number(reader, node, name, &text);
     if (code < 0)
         return code;
     if (ranges->count == RANGES_MAX)
@@ -304,7 +302,8 @@ static int read_own(struct rp_yaml *reader, const struct rp_key *key,
     };
     struct rp_key_place place = rp_yaml_place(reader, node);
     const char *text;
-    int code = rp_yaml_text(reader, node, key->name, &text);
+    int code = is_path ? rp_yaml_text(reader, node, key->name, &text)
+                       : rp_yaml_number(reader, node, key->name, &text);
     if (code == 0) {
         struct rp_key_place given = place;
         given.path = reader->directory ? reader->path : NULL; /* an option's: the working directory

@@ -89,14 +89,13 @@ static int make_other(struct rp_config *config, const struct rp_config_named_str
 }
 
 /* An index at the top has the sources at the top, and not the sources of the stream. */
-static void leave_index_out(struct rp_config *config, const struct rp_config_named_stream *stream)
+static void leave_index_out(struct rp_config *config)
 {
-    bool has_own = config->lines[RP_KEY_sources] == stream->place.line;
-    if (!has_own)
+    if (!config->of_stream[RP_KEY_sources])
         return;
-    if (config->lines[RP_KEY_manifest] != stream->place.line)
+    if (!config->of_stream[RP_KEY_manifest])
         leave_out(config, RP_KEY_manifest, &config->manifest);
-    if (config->lines[RP_KEY_index] != stream->place.line && config->index &&
+    if (!config->of_stream[RP_KEY_index] && config->index &&
         rp_text_has_suffix(config->index, RP_INDEX_SUFFIX))
         leave_out(config, RP_KEY_index, &config->index);
 }
@@ -122,7 +121,7 @@ int rp_config_choose_stream(struct rp_config *config, struct rp_error *error)
     if (code == 0)
         code = rp_config_read_stream(config, stream, error);
     if (code == 0)
-        leave_index_out(config, stream);
+        leave_index_out(config);
     return code;
 }
 

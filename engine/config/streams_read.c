@@ -27,6 +27,10 @@ static void put_scalar(FILE *out, const yaml_node_t *node)
         fputs("null", out);
         return;
     }
+    if (is_plain && strspn((const char *)text, "0123456789") == node->data.scalar.length) {
+        fputs((const char *)text, out); /* yaml_reader.h: rp_yaml_number */
+        return;
+    }
     fputc('"', out);
     for (size_t i = 0; i < node->data.scalar.length; i++)
         fprintf(out, text[i] < ' ' ? "\\x%02x" : strchr("\"\\", text[i]) ? "\\%c" : "%c", text[i]);

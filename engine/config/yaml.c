@@ -89,8 +89,10 @@ static int joined_text(struct rp_yaml *reader, const yaml_node_t *node, const st
 {
     bool is_list = key->kind == RP_KIND_SECTIONS || key->kind == RP_KIND_COMMAND ||
                    key->kind == RP_KIND_NAMES;
+    bool is_number = key->kind <= RP_KIND_EPOCHS || key->kind == RP_KIND_WEIGHT;
     if (!is_list || node->type != YAML_SEQUENCE_NODE)
-        return rp_yaml_text(reader, node, key->name, text);
+        return is_number ? rp_yaml_number(reader, node, key->name, text)
+                         : rp_yaml_text(reader, node, key->name, text);
     size_t used = 0;
     buffer[0] = '\0';
     for (yaml_node_item_t *item = node->data.sequence.items.start;
@@ -161,8 +163,10 @@ static int read_document(struct rp_yaml *reader)
     struct rp_config_place places[RP_KEY_COUNT] = {{0, 0}};
     int code = rp_yaml_mapping(reader, root, &rp_config_key_list, reader->config, places);
     for (size_t i = 0; i < RP_KEY_COUNT && code == 0; i++)
-        if (places[i].line && (!reader->stream || reader->config->lines[i] != RP_CONFIG_OPTION))
+        if (places[i].line && (!reader->stream || reader->config->lines[i] != RP_CONFIG_OPTION)) {
             reader->config->lines[i] = places[i].line;
+            reader->config->of_stream[i] = reader->stream != NULL;
+        }
     return code;
 }
 

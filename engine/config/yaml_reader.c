@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config/yaml_reader.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "config/key_name.h"
 
 struct rp_key_place rp_yaml_place(const struct rp_yaml *reader, const yaml_node_t *node)
@@ -44,6 +48,26 @@ int rp_yaml_text(struct rp_yaml *reader, const yaml_node_t *node, const char *ke
     return 0;
 }
 
+int rp_yaml_number(struct rp_yaml *reader, const yaml_node_t *node, const char *key,
+                   const char **text)
+{
+    uint64_t decimal;
+    char hint[80];
+    int code = rp_yaml_text(reader, node, key, text);
+    if (code < 0 || reader->config->is_kept || node->data.scalar.style != YAML_PLAIN_SCALAR_STYLE ||
+        **text != '0' || strspn(*text, "01234567") < node->data.scalar.length ||
+        !rp_text_u64(*text, &decimal))
+        return code;
+    uint64_t octal = strtoull(*text, NULL, 8);
+    if (octal == decimal)
+        return 0;
+    snprintf(hint, sizeof hint, "write %" PRIu64 ", or %" PRIu64, decimal, octal);
+    return rp_key_fail(rp_yaml_place(reader, node), key, hint, reader->error,
+                       "`%.120s` could be %" PRIu64 " or %" PRIu64 ", as an octal number of YAML "
+                       "1.1",
+                       *text, decimal, octal);
+}
+
 /* Look up the keys that a pair sets, one or two, and mark them as seen. */
 static int read_keys(struct rp_yaml *reader, const struct rp_key_list *list,
                      const yaml_node_pair_t *pair, bool *seen, const struct rp_key *keys[2])
@@ -68,14 +92,16 @@ static int read_keys(struct rp_yaml *reader, const struct rp_key_list *list,
     return 0;
 }
 
-/* Both sizes of packings have been set by one value. */
+/* Two keys: both sizes of packings have been set by one value. */
 static void note_window(struct rp_yaml *reader, const struct rp_key_list *list, void *object,
-                        uint32_t line)
+                        const struct rp_key *const keys[2])
 {
-    if (list->keys == rp_stage_key_table)
+    struct rp_config *config = reader->config;
+    if (list->keys == rp_stage_key_table && keys[1])
         ((struct rp_config_stage *)object)->has_window = true;
-    else if (reader->config->window_line != RP_CONFIG_OPTION)
-        reader->config->window_line = line;
+    for (size_t i = 0; i < 2 && keys[i] && list->keys == rp_config_key_table; i++)
+        if (config->lines[keys[i] - list->keys] != RP_CONFIG_OPTION)
+            config->of_window[keys[i] - list->keys] = keys[1] != NULL;
 }
 
 static int set_value(struct rp_yaml *reader, const struct rp_key_list *list,
@@ -105,8 +131,7 @@ int rp_yaml_mapping(struct rp_yaml *reader, const yaml_node_t *node, const struc
         }
         if (code < 0)
             return code;
-        if (keys[1])
-            note_window(reader, list, object, place.line);
+        note_window(reader, list, object, keys);
     }
     return 0;
 }

@@ -32,6 +32,11 @@ const char *rp_yaml_word(const yaml_node_t *node);
 RP_MUST_CHECK int rp_yaml_text(struct rp_yaml *reader, const yaml_node_t *node, const char *key,
                                const char **text);
 
+/** The same for a number: -RP_E_CONFIG also if YAML 1.1 reads another one, as 64 in 0100, unless it
+ * is quoted or kept by a checkpoint, where nobody can edit it. */
+RP_MUST_CHECK int rp_yaml_number(struct rp_yaml *reader, const yaml_node_t *node, const char *key,
+                                 const char **text);
+
 /** Set the fields of `object` from a mapping of keys of a list. places (NULL: none) gets the place
  * of each value; it has an element for each key of the list. */
 RP_MUST_CHECK int rp_yaml_mapping(struct rp_yaml *reader, const yaml_node_t *node,

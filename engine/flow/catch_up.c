@@ -15,7 +15,8 @@
 static uint32_t catch_up_descriptors(const struct rp_flow_options *main)
 {
     uint64_t own = 2 * (uint64_t)rp_corpus_data_count(main->corpus); /* direct and buffered */
-    uint64_t all = main->other_descriptors + own + RP_CATCH_UPS_MAX * CATCH_UP_FILES;
+    uint64_t all = main->other_descriptors + own +
+                   CATCH_UP_FILES * (RP_CATCH_UPS_MAX + RP_ENDINGS_MAX);
     return rp_descriptors_allow(all) ? CATCH_UP_FILES : RP_DESCRIPTORS_MIN;
 }
 

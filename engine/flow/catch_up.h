@@ -42,7 +42,7 @@
 #include "flow/flow.h"
 
 /* Catch-up flows that may be ending at a time. If one more has to end, the first is waited for. */
-#define RP_ENDINGS_MAX 4u
+#define RP_ENDINGS_MAX 2u
 #define RP_CATCH_UPS_MAX 4u
 /* Plans in use at a time: by catch-up flows, by those that are ending, and one for the
  * next. */

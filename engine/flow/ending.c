@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/thread.h"
+#include "flow/descriptors.h"
 
 static void *ender_main(void *argument)
 {
@@ -37,7 +38,8 @@ void rp_ending_begin(struct rp_flow *flow, struct rp_flow *ended)
     if (i == RP_ENDINGS_MAX)
         finish(flow, flow->ending[i = 0]);
     flow->ending[i] = NULL;
-    ended->has_ender = rp_thread_try(&ended->ender, ender_main, ended) == 0;
+    bool is_tight = ended->options.descriptors_max <= RP_DESCRIPTORS_MIN;
+    ended->has_ender = !is_tight && rp_thread_try(&ended->ender, ender_main, ended) == 0;
     if (ended->has_ender)
         flow->ending[i] = ended;
     else
@@ -59,14 +61,15 @@ void rp_ending_collect(struct rp_flow *flow, bool waits)
     }
 }
 
-/* A dispatch that a lost file has ended gives no result, and the loss is reported elsewhere. */
+/* A dispatch that a lost file has ended gives no result: rp_mapped_lost reports the loss. */
 int rp_ending_revalidation_result(const struct rp_flow *flow, struct rp_error *error)
 {
     int result = 1;
     for (uint32_t i = 0; i < RP_ENDINGS_MAX && result > 0; i++) {
         const struct rp_flow *ended = flow->ending[i];
+        bool answers_no_more = ended && has_ended(ended); /* before the result is read */
         result = ended ? rp_revalidation_result(&ended->revalidation, error) : 1;
-        if (result == 0 && has_ended(ended))
+        if (result == 0 && answers_no_more)
             result = 1;
     }
     return result;

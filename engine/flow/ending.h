@@ -10,7 +10,8 @@
  *   - The packers of an ending flow have ended, so it writes to no ring. Its plan, corpus and
  *     numbering are in use until it is collected, its calls of the plan included.
  *   - At most RP_ENDINGS_MAX flows are ending. If one more has to end, the first one is waited for.
- *   - The main flow is stopped only after all of them have ended. */
+ *     If the limit of descriptors leaves a flow the least only, its end is waited for.
+ *   - A stop of the main flow returns only after all of them have ended. */
 #ifndef RP_FLOW_ENDING_H
 #define RP_FLOW_ENDING_H
 

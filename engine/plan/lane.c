@@ -25,7 +25,8 @@ static int open_packing(struct rp_lane *lane, struct rp_error *error)
                                          sizeof *lane->open_fragments);
     }
     if (is_fifo ? !lane->pieces : !lane->open_rows || !lane->open_fragments)
-        return rp_fail(error, -ENOMEM, "a smaller window or max_docs_per_row needs less memory",
+        return rp_fail(error, -ENOMEM,
+                       "a smaller packing_buffer, open_bins or max_docs_per_row needs less memory",
                        "no memory for %" PRIu32 " %s", config->window,
                        is_fifo ? "buffered documents" : "open rows");
     return 0;

@@ -24,7 +24,7 @@ int rp_piece_source_open(struct rp_piece_source *piece_source, const struct rp_p
     if (!piece_source->cursors || !piece_source->mixing.heap || !piece_source->mixing.mixed ||
         !piece_source->finished) {
         rp_piece_source_close(piece_source);
-        return rp_fail(error, -ENOMEM, "fewer lanes or sources need less memory",
+        return rp_fail(error, -ENOMEM, "fewer plan_partitions or sources need less memory",
                        "no memory for the cursors of %" PRIu32 " sources in lane %" PRIu32,
                        source_count, lane);
     }
@@ -125,7 +125,8 @@ static int fail_no_token(const struct rp_piece_source *piece_source, uint32_t s,
     const char *why = piece_source->config->long_doc == RP_LONG_DOC_DROP ? " or longer than seq_len"
                                                                          : "";
     if (piece_source->config->shuffle == RP_SHUFFLE_NONE && order->lanes > 1)
-        return rp_fail(error, -RP_E_EMPTY, "use another shuffle, fewer lanes, or one epoch",
+        return rp_fail(error, -RP_E_EMPTY,
+                       "use another shuffle, fewer plan_partitions, or one epoch",
                        "source %s: none of the %" PRIu64 " documents of lane %" PRIu32
                        " gives a token (all are empty%s), and without a shuffle it gets no others",
                        word.text, order->lane_units, order->lane, why);

@@ -26,7 +26,7 @@ int rp_window_open(struct rp_window *window, uint32_t capacity, bool older_is_gr
     };
     if (!window->items || !window->arrival) {
         rp_window_close(window);
-        return rp_fail(error, -ENOMEM, "a smaller window needs less memory",
+        return rp_fail(error, -ENOMEM, "a smaller packing_buffer or open_bins needs less memory",
                        "no memory for a packing window of %" PRIu32, capacity);
     }
     rp_window_clear(window);

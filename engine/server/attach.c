@@ -279,7 +279,7 @@ static void reap_dead_connections(struct rp_engine *engine)
             }
             closed += connection->fd < 0;
         }
-    } while (count == RP_ENDED_MAX && closed); /* a socket in a child is reported for ever */
+    } while (count == RP_ENDED_MAX && closed); /* a copy of a socket may be in a child */
 }
 
 /* The seat is attached: give it to the connection, and send WELCOME. */

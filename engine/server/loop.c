@@ -45,7 +45,14 @@ int rp_loop_watch_end(const struct rp_loop *loop, int socket_fd, int pidfd, uint
     int code = epoll_ctl(loop->ends_fd, EPOLL_CTL_ADD, socket_fd, &closed);
     if (code == 0 && pidfd >= 0)
         code = epoll_ctl(loop->ends_fd, EPOLL_CTL_ADD, pidfd, &ended);
-    return code < 0 ? -errno : 0;
+    if (code == 0)
+        return 0;
+    code = -errno;
+    rp_log(RP_LOG_WARNING,
+           "a trainer is turned away, because its end cannot be watched: %s; raise "
+           "/proc/sys/fs/epoll/max_user_watches",
+           rp_strerror(code));
+    return code;
 }
 
 uint32_t rp_loop_ended(const struct rp_loop *loop, uint32_t indexes[RP_ENDED_MAX])

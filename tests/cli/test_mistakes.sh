@@ -41,13 +41,16 @@ sed -i "s/8k/128/" c.yaml
 refuses 'seq_len: `1M` could be 1000000 or 1048576' "$ringpack" plan -c c.yaml --seq-len 1M
 status 0 'rows' "$ringpack" plan -c c.yaml --seq-len 8000
 status 0 'rows' "$ringpack" plan -c c.yaml --seq-len 8Ki
-for line in 'seed: 0100' 'stages: [{until: 8 steps}, {window: 0100}]' 'skip: {rows: [0100]}'; do
+for line in 'seed: 0100' 'stages: [{until: 8 steps}, {packing_buffer: 0100}]' \
+    'skip: {rows: [0100]}' 'streams: {a: {seed: 0100}}' 'cost: 0100'; do
     { cat c.yaml; echo "$line"; } >octal.yaml
     refuses 'octal.yaml:4:|`0100` could be 100 or 64|write 100, or 64' \
         "$ringpack" plan -c octal.yaml
 done
-{ cat c.yaml; echo 'seed: 007'; } >octal.yaml
-status 0 'rows' "$ringpack" plan -c octal.yaml --window 0100
+for line in 'seed: 007' 'seed: "0100"' 'streams: {a: {seed: "0100"}}'; do
+    { cat c.yaml; echo "$line"; } >octal.yaml
+    status 0 'rows' "$ringpack" plan -c octal.yaml --packing-buffer 0100
+done
 
 # --- numbers that are too large are refused with their range, empty lists as empty
 for pair in 'seq-len 99999999999 1 … 16777216' 'open-bins 100000000000 1 … 4096' \

@@ -49,6 +49,19 @@ static void the_file_and_the_options_come_back(void **state)
     rp_config_free(&again);
 }
 
+/* A file is refused that says `seed: 0100`; nobody can edit the text in a checkpoint. */
+static void an_octal_number_of_an_earlier_version_is_read(void **state)
+{
+    (void)state;
+    static const char file[] = "seq_len: 64\nbatch_size: 2\nsources: [a.bin]\nseed: 0100\n"
+                               "# ringpack: file /elsewhere/c.yaml\n";
+    struct rp_config config;
+    rp_config_init(&config);
+    assert_int_equal(rp_config_read_kept(&config, file, sizeof file - 1, "it", NULL), 0);
+    assert_int_equal(config.seed, 100);
+    rp_config_free(&config);
+}
+
 static void options_alone_come_back(void **state)
 {
     (void)state;
@@ -113,6 +126,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_file_and_the_options_come_back),
+        cmocka_unit_test(an_octal_number_of_an_earlier_version_is_read),
         cmocka_unit_test(options_alone_come_back),
         cmocka_unit_test(older_names_are_told_of_options_alone),
         cmocka_unit_test(the_text_of_an_older_ringpack_is_refused),

@@ -136,6 +136,22 @@ static void a_size_may_be_replaced_with_its_packing(void **state)
     assert_int_equal(rp_config_window(&config), 64);
 }
 
+/* A program writes a config on one line: who gave a key is not told by its line. */
+static void a_config_may_be_on_one_line(void **state)
+{
+    (void)state;
+    static const char rest[] = "\"sources\": [\"one.bin\"], \"seq_len\": 8, \"batch_size\": 1}";
+    char text[256];
+    snprintf(text, sizeof text,
+             "{\"packing_buffer\": 8, \"streams\": {\"a\": {\"packing\": \"best_fit\"}}, %s", rest);
+    must(finish_text(text));
+    assert_int_equal(rp_config_window(&config), 64);
+    snprintf(text, sizeof text, "{\"window\": 8, \"streams\": {\"a\": {\"open_bins\": 3}}, %s",
+             rest);
+    assert_int_equal(finish_text(text), -RP_E_CONFIG);
+    assert_non_null(strstr(error.message, "open_bins: it is the size of packing: best_fit"));
+}
+
 /* A kept text, of this ringpack or of an older one, has the name that was given. */
 static void a_kept_config_has_the_older_name(void **state)
 {
@@ -173,6 +189,7 @@ int main(void)
         cmocka_unit_test(a_stage_has_the_newest_value_of_its_own_key),
         cmocka_unit_test(the_older_name_sets_both_sizes),
         cmocka_unit_test(a_size_may_be_replaced_with_its_packing),
+        cmocka_unit_test(a_config_may_be_on_one_line),
         cmocka_unit_test(a_kept_config_has_the_older_name)};
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }

@@ -376,9 +376,9 @@ static void a_ring_behind_leaves_the_flow_its_descriptors(void **state)
     struct rlimit before;
     struct rp_error error;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
-    if (before.rlim_max < 1200)
+    if (before.rlim_max < 1712)
         skip();
-    const struct rlimit limit = {.rlim_cur = 1200, .rlim_max = before.rlim_max};
+    const struct rlimit limit = {.rlim_cur = 1712, .rlim_max = before.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
     for (uint32_t others = 100; others <= 300; others += 200) {
         struct stream s;

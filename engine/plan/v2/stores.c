@@ -36,7 +36,8 @@ static int check_window(const struct rp_stage *stage, uint64_t pieces, struct rp
 
 static int fail_memory(uint64_t pieces, struct rp_error *error)
 {
-    return rp_fail(error, -ENOMEM, "a smaller window or max_docs_per_row needs less memory",
+    return rp_fail(error, -ENOMEM,
+                   "a smaller packing_buffer, open_bins or max_docs_per_row needs less memory",
                    "no memory for %" PRIu64 " waiting documents", pieces);
 }
 

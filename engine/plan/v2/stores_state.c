@@ -33,11 +33,11 @@ int rp_snapshot_resize(struct rp_snapshot *snapshot, struct rp_error *error)
     if (wanted.sources && wanted.fifo && wanted.pool && wanted.open && wanted.open_pieces)
         return 0;
     rp_snapshot_free(snapshot);
-    return rp_fail(error, -ENOMEM, "a smaller window or fewer sources need less memory",
-                   "no memory for the state of %" PRIu32 " sources and %" PRIu64
-                   " waiting documents",
-                   wanted.source_count,
-                   (uint64_t)wanted.fifo_count + wanted.pool_count + wanted.open_piece_count);
+    return rp_fail(
+        error, -ENOMEM, "a smaller packing_buffer or open_bins, or fewer sources, need less memory",
+        "no memory for the state of %" PRIu32 " sources and %" PRIu64 " waiting documents",
+        wanted.source_count,
+        (uint64_t)wanted.fifo_count + wanted.pool_count + wanted.open_piece_count);
 }
 
 void rp_stores_saved_free(struct rp_stores_saved *saved)
