@@ -126,7 +126,8 @@ def test_values_of_options(program, name, value, tmp_path, monkeypatch):
         assert re.match(f"{name} is .*: expected ", str(failure)), failure
         assert kind != "text" or name == "start_step"
     elif kind != "text" and name in OPTIONS:
-        assert is_like(kind, OPTIONS[name]), f"{given!r} was taken"
+        is_bit = OPTIONS[name] == "flag" and kind in ("whole", "float") and given in (0, 1)
+        assert is_like(kind, OPTIONS[name]) or is_bit, f"{given!r} was taken"
         assert kind != "float" or given == 2.0
     elif kind != "text":
         assert (name, kind) in {
@@ -142,6 +143,39 @@ def test_numbers_of_numpy_are_pythons(program, tmp_path):
     given = loader._given
     assert [type(x) for x in (given.seq_len, loader._flat, given.ranks.dp_rank)] == [int, bool, int]
     assert "true" in loader._config[0] and "True" not in loader._config[0]
+
+
+@pytest.mark.parametrize(
+    "key, value, text",
+    [
+        ("cpus", 0, "0"), ("cpus", range(2), "0,1"), ("cpus", [0, "2-3"], "0,2-3"),
+        ("ranks", [0], "0"), ("grow", 0, "0"), ("drop_last", 1, "1"),
+        ("sections", {"rows"}, "rows"), ("columns", frozenset(["a"]), "a"),
+        ("seed", numpy.uint8(3), "3"), ("seed", 3.0, "3"),
+    ],
+)  # fmt: skip
+def test_values_that_a_config_may_have(program, key, value, text):
+    """yaml.safe_load gives numbers and lists where the options of the program are texts."""
+    loader, failure = made(key, value)
+    assert failure is None
+    words = loader._config[0]
+    assert words[words.index("--" + key.replace("_", "-")) + 1] == text
+
+
+def test_flags_of_serve_are_numpys_too(program):
+    for value in True, numpy.bool_(True), 1:
+        assert "--fresh" in made("fresh", value)[0]._command[0]
+    for value in False, numpy.bool_(False), None:
+        assert "--fresh" not in made("fresh", value)[0]._command[0]
+
+
+def test_the_words_of_a_key_are_named(program):
+    """YAML 1.1 reads `off` as false."""
+    for key in "o_direct", "shuffle":
+        _, failure = made(key, False)
+        assert isinstance(failure, TypeError) and "config keys" in str(failure)
+    assert "expected auto or on or off" in str(made("o_direct", False)[1])
+    assert "or endless" in str(made("num_epochs", float("inf"))[1])
 
 
 @pytest.mark.parametrize(

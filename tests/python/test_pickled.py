@@ -11,7 +11,7 @@ import ringpack
 
 
 def copies_of(loader):
-    return [copy.deepcopy(loader), pickle.loads(pickle.dumps(loader))]
+    return [copy.copy(loader), copy.deepcopy(loader), pickle.loads(pickle.dumps(loader))]
 
 
 def read_of_copies(make):
@@ -26,7 +26,7 @@ def read_of_copies(make):
 
 def test_copies_of_a_loader_have_engines_of_their_own(make):
     rows, runs = read_of_copies(make)
-    assert rows == [0, 0, 0] and len(runs) == 3
+    assert rows == [0, 0, 0, 0] and len(runs) == 4
 
 
 def test_control_copies_with_one_name(make, monkeypatch):

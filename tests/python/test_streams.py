@@ -274,7 +274,7 @@ def test_a_name_that_is_held_for_a_moment_is_waited_for(serve, folder, held_out)
 
 def test_commands_take_a_stream(serve, folder, program, held_out):
     """Each command gives the rows, the run and the state of the stream that is named."""
-    serve(num_epochs="endless")
+    serve(num_epochs="endless", checkpoint_dir=os.fspath(folder / "kept"))
     config, rows = folder / "config.yaml", len(held_out.rows)
 
     def ask(*words, of=("-c", config, "--stream", "eval")):
@@ -301,6 +301,10 @@ def test_commands_take_a_stream(serve, folder, program, held_out):
     assert (audited["verdict"], audited["rows"]) == ("identical", 3)
     of_main = subprocess.run([program, *audit], capture_output=True, text=True)
     assert of_main.returncode == 1 and '"other_stream"' in of_main.stdout
+    ask("checkpoint", "export", "served", "--run-dir", folder, "-o", folder / "saved.token", of=[])
+    words = [program, "audit", folder / "kept", config, "--stream", "eval"]
+    of_kept = subprocess.run(words, capture_output=True, text=True)
+    assert of_kept.returncode == 2 and "has the main stream only" in of_kept.stderr
     by_name = folder / "by-name"
     for words in ["served", "--run-dir", folder], ["--run", "served", "--run-dir", folder]:
         ask("state", *words, "--step", "1", "-o", by_name, of=["--stream", "eval"])

@@ -33,7 +33,7 @@ def option_text(value: Any) -> str:
     """A config value as the program reads it: mappings as JSON, which is YAML."""
     if is_flag(value):
         return "true" if value else "false"
-    is_list = isinstance(value, (set, Sequence)) and not isinstance(value, (str, bytes))
+    is_list = isinstance(value, (Set, Sequence)) and not isinstance(value, (str, bytes))
     if isinstance(value, Mapping) or (is_list and any(isinstance(x, Mapping) for x in value)):
         import json
 
@@ -175,10 +175,10 @@ def tell_older_keys(options: Mapping[str, Any]) -> None:
     decides which is meant. TypeError if such a one is given, too. Another stream of a loader has
     its options, which are told already."""
     for older, names in _OLDER_KEYS.items():
-        if older not in options or "stream" in options:
+        if options.get(older) is None or "stream" in options:
             continue
         for name in names:
-            if name in options:
+            if options.get(name) is not None:
                 raise TypeError(f"{name} and {older}, its older name, are both given")
         text = f"`{older}` is now `{'` or `'.join(names)}`; the next version does not read it"
         warnings.warn(text, FutureWarning, stacklevel=4)

@@ -406,7 +406,7 @@ class Attached(Placed):
             )
         # The other process may be another rank; and a form knows the client that has ended.
         own = {"_settled": False, "_process": 0, "_claims": {}, "_form": None, "_open": deque()}
-        return {**self.__dict__, **own}
+        return {**self.__dict__, **own, "_connection": dict(self._connection)}
 
     # ---- which engine ---------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ flags of numpy become Python's. The engine checks the words of its keys.
 import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from typing import Any, ForwardRef, Optional, SupportsIndex, Union, get_args, get_origin
+from typing import Any, ForwardRef, Literal, Optional, SupportsIndex, Union, get_args, get_origin
 
 from ._arguments import is_flag, refused, whole
 from .errors import UsageError
@@ -130,13 +130,16 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in options.items():
         expected: list[str] = []
         if name in types and value is not None and not _fits(value, types[name], expected):
-            raise refused(name, value, " or ".join(dict.fromkeys(expected)))
-    return {name: _plain_number(value) for name, value in options.items()}
+            found = refused(name, value, " or ".join(dict.fromkeys(expected)))
+            raise TypeError(f"{found} (`ringpack config keys` has the values of every key)")
+    return {name: _plain(value) for name, value in options.items()}
 
 
-def _plain_number(value: Any) -> Any:
-    is_float = getattr(value, "is_integer", None) is not None
-    return int(value) if is_float and not is_flag(value) and _is_whole(value) else value
+def _plain(value: Any) -> Any:
+    """Flags and whole numbers of other libraries, and whole floats, as those of Python."""
+    if is_flag(value):
+        return bool(value)
+    return int(value) if not isinstance(value, str) and _is_whole(value) else value
 
 
 def _is_whole(value: Any) -> bool:
@@ -161,7 +164,7 @@ def _fits(value: Any, kind: Any, expected: list[str]) -> bool:
     origin = get_origin(kind) or kind
     if kind is bool:
         expected.append("True or False")
-        return is_flag(value)
+        return is_flag(value) or (_is_whole(value) and int(value) in (0, 1))
     if kind is SupportsIndex:
         expected.append("a whole number")
         return _is_whole(value)
@@ -173,5 +176,5 @@ def _fits(value: Any, kind: Any, expected: list[str]) -> bool:
         expected.append("a mapping" if is_mapping else "a list")
         wanted: Any = Mapping if is_mapping else (Sequence, Set)
         return isinstance(value, wanted) and not isinstance(value, (bytes, bytearray))
-    expected.append("text")
+    expected += get_args(kind) if origin is Literal else ["text"]
     return False

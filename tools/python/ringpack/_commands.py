@@ -136,8 +136,8 @@ def engine_commands(
     options of its first start only come last."""
     options, arguments, once = dict(options), [], []
     for name in ("accept_weights", "fresh"):
-        wanted = options.pop(name, False)
-        if not isinstance(wanted, bool):
+        wanted = options.pop(name, None)
+        if wanted not in (None, False, True):
             raise TypeError(f"{name} is {wanted!r}: expected True or False")
         arguments += ["--" + name.replace("_", "-")] if wanted else []
     state = options.pop("state", None)

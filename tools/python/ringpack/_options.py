@@ -181,7 +181,7 @@ class CommonOptions(TypedDict, total=False):
     {num_epochs: 1}}"""
     stream: str
     """the one of the streams that is meant"""
-    ranks: Number
+    ranks: Ranges
     """ranks that this node serves, for instance 0-3"""
     log_format: Literal["text", "json", "plain"]
     """lines of the log: text with the time (systemd's journal has its own), json, plain"""
@@ -303,7 +303,7 @@ class RunOptions(TypedDict, total=False):
     cost: Union[Number, CostOptions]
     """cost of rows: the length at which attention costs as much as all else, or the model's
     numbers, {hidden: 4096, ffn: 14336, heads: 32, kv_heads: 8}"""
-    cpus: str
+    cpus: Ranges
     """CPUs of the engine, for instance 0-7,16-23; its memory is then on their NUMA nodes"""
     readers: Number
     """threads that read"""

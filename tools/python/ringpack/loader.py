@@ -158,9 +158,9 @@ class Loader(Streamed):
     program: path of `ringpack`. Default: RINGPACK, else the package's own, else from PATH.
 
     The first use, ``with`` or ``attach()`` starts the engine, or attaches to it; before that, and
-    after close(), a loader can be pickled: a copy has an engine of its own. A call by a second
-    thread at the same time, or in a fork, raises UsageError. Relative paths begin in the folder
-    where the loader was made. Errors: RingpackError, with a ``hint``.
+    after close(), a loader can be pickled: a copy has an engine of its own, unless its run has a
+    name. A call by a second thread at the same time, or in a fork, raises UsageError. Relative
+    paths begin in the folder where the loader was made. Errors: RingpackError, with a ``hint``.
 
     With return_type="torch" it is also a torch.utils.data.IterableDataset, for
     StatefulDataLoader(loader, batch_size=None). It is Stateful for torch.distributed.checkpoint.

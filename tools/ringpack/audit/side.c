@@ -11,6 +11,11 @@
 #include "state/state_streams.h"
 #include "stream_version.h"
 
+static bool is_checkpoint(const char *path)
+{
+    return rp_cmd_is_directory(path) || rp_checkpoint_is_file(path);
+}
+
 /* `from`: the side with the token that a config without `stream_version` would continue from. */
 static int read_config(struct rp_audit_side *side, const char *path,
                        const struct rp_audit_side *from, struct rp_error *error)
@@ -22,6 +27,10 @@ static int read_config(struct rp_audit_side *side, const char *path,
         rp_version_keep(&side->config, from->token, from->token_bytes);
         code = rp_config_finish(&side->config, error);
     }
+    if (code == 0 && side->config.is_repeated && is_checkpoint(side->path))
+        code = rp_fail(error, -RP_E_USAGE, "give a state of a trainer, which has all streams",
+                       "--stream %s: checkpoint %s has the main stream only", rp_saved_stream(),
+                       side->path);
     if (code < 0)
         return code;
     side->has_config = true;
@@ -62,7 +71,7 @@ static int read_token(struct rp_audit_side *side, struct rp_error *error)
 
 bool rp_audit_is_config(const char *path)
 {
-    return !rp_cmd_is_directory(path) && !rp_checkpoint_is_file(path) && !rp_cmd_is_state(path);
+    return !is_checkpoint(path) && !rp_cmd_is_state(path);
 }
 
 int rp_audit_side_open(struct rp_audit_side *side, const char *path, const char *config,
@@ -70,13 +79,12 @@ int rp_audit_side_open(struct rp_audit_side *side, const char *path, const char 
 {
     *side = (struct rp_audit_side){.path = path};
     rp_config_init(&side->config);
-    bool is_checkpoint = rp_cmd_is_directory(path) || rp_checkpoint_is_file(path);
     if (rp_audit_is_config(path))
         return read_config(side, path, other, error);
     int code = read_token(side, error);
     if (code == 0 && config)
         code = read_config(side, config, side, error);
-    else if (code == 0 && is_checkpoint)
+    else if (code == 0 && is_checkpoint(path))
         code = read_kept_config(side, error);
     return code;
 }
