@@ -137,7 +137,7 @@ def test_values_of_options(program, name, value, tmp_path, monkeypatch):
 
 
 def test_numbers_of_numpy_are_pythons(program, tmp_path):
-    """They go on to the engine, the library and the launcher's names as Python's do."""
+    """The engine, the library and the launcher's names get Python's numbers."""
     loader, _ = made("seq_len", numpy.int64(8), flat=numpy.bool_(True), dp_rank="1",
                      dp_world_size=numpy.uint8(2), drop_last=numpy.bool_(True))  # fmt: skip
     given = loader._given

@@ -218,7 +218,7 @@ def test_a_loader_that_is_built_again_begins_at_a_loaded_state(program, corpora,
 
 def titan_loops(folder, corpus, **arguments):
     """The first labels of two batches in each of two loops, which begin at a loaded state, at the
-    state of a build that has not begun, and at the first row; and those of one loop."""
+    state of a build that has not begun, and at the first row; and the states of one loop."""
     import ringpack.torchtitan
 
     config = ringpack.torchtitan.dataloader(corpus=corpus, seed=3, run_dir=folder, **arguments)

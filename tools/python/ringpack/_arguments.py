@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FilePath = Union[str, "os.PathLike[str]"]
 Source = Union[FilePath, "SourceOptions"]
-# any iterable at run time; but a mapping is one, too, so a misspelt key would be none of a Source
+# any iterable at run time; but a mapping is one, so a misspelt key would be none of a Source
 Corpus = Union[Source, Sequence[Source], Set[Source], Iterator[Source]]
 """Loader(corpus=...): the path of a source, the keys of a source, or several of them."""
 
@@ -172,7 +172,7 @@ _OLDER_KEYS = {"window": ("packing_buffer", "open_bins"), "lanes": ("plan_partit
 
 def tell_older_keys(options: Mapping[str, Any]) -> None:
     """Warn of options with an older name, which the engine reads: with two newer names, the packing
-    decides which is meant. TypeError if such a one is given, too. Another stream of a loader has
+    decides which is meant. TypeError if such a one is also given. Another stream of a loader has
     its options, which are told already."""
     for older, names in _OLDER_KEYS.items():
         if options.get(older) is None or "stream" in options:

@@ -136,7 +136,7 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Flags and whole numbers of other libraries, and whole floats, as those of Python."""
+    """Flags and whole numbers of other libraries, and whole floats, as Python's own."""
     if is_flag(value):
         return bool(value)
     return int(value) if not isinstance(value, str) and _is_whole(value) else value

@@ -340,7 +340,7 @@ class RunOptions(TypedDict, total=False):
 
 
 class OneStreamOptions(StreamOptions, CheckpointOptions, AlertOptions, RunOptions, total=False):
-    """Keys of one of the streams: all but those of the node, the job and the process."""
+    """Keys of one of the streams; the node, the job and the process have others."""
 
     corpus: Corpus
     """as in Loader(corpus=...)"""

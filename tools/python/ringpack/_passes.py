@@ -58,7 +58,7 @@ class Pass:
         return batch
 
     def _refuse(self) -> None:
-        """Another loop has begun the next pass: the batches to come are not those of this one."""
+        """Another loop has begun the next pass: the batches to come are the other loop's."""
         if self._has_ended:
             raise StopIteration
         raise UsageError(
