@@ -7,6 +7,8 @@
 
 #include "server/attach.h"
 #include "server/connections.h"
+#include "server/loop.h"
+#include "server/rejoin.h"
 #include "server/seats.h"
 #include "shm/peer.h"
 #include "memory_segment.h"
@@ -128,12 +130,10 @@ FUZZ void neighbour_gets_up(void)
     neighbour.fd = -1;
 }
 
-int __wrap_rp_engine_rejoin(struct rp_engine *asked, struct rp_seat *seat,
-                            const struct rp_request *request, bool names_row, const void *token,
-                            uint64_t *batch_out, struct rp_error *error);
-int __wrap_rp_engine_rejoin(struct rp_engine *asked, struct rp_seat *seat,
-                            const struct rp_request *request, bool names_row, const void *token,
-                            uint64_t *batch_out, struct rp_error *error)
+typeof(rp_engine_rejoin) __wrap_rp_engine_rejoin; /* its header's, so that both have one form */
+int64_t __wrap_rp_engine_rejoin(struct rp_engine *asked, struct rp_seat *seat,
+                                const struct rp_request *request, bool names_row, const void *token,
+                                struct rp_error *error)
 {
     FUZZ_REQUIRE(asked == &engine && peer.fd >= 0);
     placement.times++;
@@ -141,7 +141,6 @@ int __wrap_rp_engine_rejoin(struct rp_engine *asked, struct rp_seat *seat,
     placement.names_row = names_row;
     placement.has_token = token != NULL;
     placement.seat = seat;
-    *batch_out = 0;
     if (placement.is_refused)
         return rp_fail(error, -RP_E_BUSY, NULL, "not there");
     asked->delivery.had_consumer = true;
@@ -150,17 +149,35 @@ int __wrap_rp_engine_rejoin(struct rp_engine *asked, struct rp_seat *seat,
     return rp_ring_attach_trainer(seat->ring, seat->replica, 0, error);
 }
 
-struct rp_row_state __wrap_rp_flow_state_at(const struct rp_flow *flow, uint64_t batch);
+typeof(rp_flow_state_at) __wrap_rp_flow_state_at;
 struct rp_row_state __wrap_rp_flow_state_at(const struct rp_flow *flow, uint64_t batch)
 {
     FUZZ_REQUIRE(!flow && batch == 0);
     return (struct rp_row_state){KEPT_STATE, sizeof KEPT_STATE, 0};
 }
 
-void __wrap_rp_flow_request_revalidation(const struct rp_flow *flow);
-void __wrap_rp_flow_request_revalidation(const struct rp_flow *flow)
+typeof(rp_flow_request_revalidation) __wrap_rp_flow_request_revalidation;
+void __wrap_rp_flow_request_revalidation(struct rp_flow *flow)
 {
     FUZZ_REQUIRE(!flow);
+}
+
+/* Their descriptors are no kernel's. */
+typeof(rp_loop_watch_end) __wrap_rp_loop_watch_end;
+int __wrap_rp_loop_watch_end(const struct rp_loop *loop, int socket_fd, int pidfd, uint32_t index)
+{
+    FUZZ_REQUIRE(loop == &engine.loop && fuzz_opened(socket_fd));
+    (void)pidfd;
+    FUZZ_REQUIRE(index < engine.peers.connection_count);
+    return 0;
+}
+
+typeof(rp_loop_ended) __wrap_rp_loop_ended;
+uint32_t __wrap_rp_loop_ended(const struct rp_loop *loop, uint32_t *indexes)
+{
+    FUZZ_REQUIRE(loop == &engine.loop);
+    indexes[0] = 0; /* the neighbour: it may have ended */
+    return 1;
 }
 
 char *__wrap_rp_engine_stat(struct rp_engine *asked);
