@@ -137,7 +137,7 @@ def order(text):
 
 def test_a_screen_of_80_by_24(program, folder, engines):
     with Terminal(program, folder) as terminal:
-        terminal.until(lambda text: order(text) == ["alpha", "beta"] and "source" in text)
+        terminal.until(lambda text: order(text) == ["alpha", "beta"] and "q quit" in text)
         text = terminal.text()
         assert "1,234,567 " in text and " 1.0 G " in text and "5.0 M" in text and " 777" in text
         assert "saves 12, 0 failed" in text
