@@ -193,7 +193,8 @@ static int expand_escaped(struct rp_config_source *found, const char *pattern, c
 static void tidy_matches(struct rp_config_source *found, uint32_t first)
 {
     uint32_t count = found->shard_count - first;
-    found->shard_count = first + (uint32_t)rp_text_sort(found->shards + first, count);
+    if (count > 0)
+        found->shard_count = first + (uint32_t)rp_text_sort(found->shards + first, count);
 }
 
 static int expand_glob(struct rp_config_source *found, const char *pattern, struct rp_error *error)
