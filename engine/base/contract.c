@@ -86,7 +86,6 @@ static const struct rule {
 static const struct rule *const unknown_rule = &rules[RP_ARRAY_COUNT(rules) - 1];
 
 #define NAME_BYTES (RP_RECORD_NAME_MAX + 1)
-#define RECORD "record[" /* the names of the records of version 2 begin with it */
 
 /* Set name to `source[].weight` for `source[0003].weight`, and return 3. UINT32_MAX without one. */
 static uint32_t without_number(const struct rp_field *field, char name[NAME_BYTES])
@@ -405,7 +404,9 @@ static bool is_ahead(const struct rp_record_pair *pair, uint64_t records_from)
     char name[NAME_BYTES], value[RP_RECORD_VALUE_MAX + 1];
     bool is_ahead = false;
     snprintf(name, sizeof name, "%.*s", (int)field->name_bytes, field->name);
-    char *end = strncmp(name, RECORD, strlen(RECORD)) == 0 ? strchr(name, ']') : NULL;
+    char *end = strncmp(name, RP_CONTRACT_RECORD, strlen(RP_CONTRACT_RECORD)) == 0
+                    ? strchr(name, ']')
+                    : NULL;
     if (records_from == 0 || !end)
         return false;
     snprintf(end + 1, sizeof name - (size_t)(end + 1 - name), ".from");

@@ -65,6 +65,9 @@ struct rp_contract_sides {
     uint64_t records_from;
 };
 
+/* The names of the records of version 2 begin with it. */
+#define RP_CONTRACT_RECORD "record["
+
 /* records_from where the state token of the earlier side, which has a hash of the begun records, is
  * compared as well: its contract lacks the records that an engine appended since. */
 #define RP_RECORDS_OF_TOKEN UINT64_C(1)

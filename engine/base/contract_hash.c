@@ -11,12 +11,12 @@ bool rp_contract_knows_whole(const struct rp_contract *contract)
 
 static struct rp_hash128 hash_without_records(const struct rp_record *stream)
 {
-    static const char record[] = "record[";
     struct rp_hasher hasher;
     struct rp_field field;
     rp_hasher_begin(&hasher);
     for (size_t at = 0, line = 0; rp_record_next(stream, &at, &field); line = at)
-        if (field.sign != ':' && strncmp(field.name, record, sizeof record - 1) != 0)
+        if (field.sign != ':' &&
+            strncmp(field.name, RP_CONTRACT_RECORD, strlen(RP_CONTRACT_RECORD)) != 0)
             rp_hasher_add(&hasher, stream->text + line, at - line);
     return rp_hasher_finish(&hasher);
 }
