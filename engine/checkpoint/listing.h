@@ -33,8 +33,7 @@ struct rp_listing {
 RP_MUST_CHECK int rp_names_open(DIR **stream_out, int dir, const char *path,
                                 struct rp_error *error);
 
-/** List the directory `dir`. Free with rp_listing_free, also after a
- * failure. */
+/** List the directory `dir`. Free with rp_listing_free, also after a failure. */
 RP_MUST_CHECK int rp_listing_open(struct rp_listing *listing, int dir, const char *path,
                                   struct rp_error *error);
 void rp_listing_free(struct rp_listing *listing);

@@ -32,7 +32,7 @@
  *     others catch up with its batches, and without a ring to serve it would plan to the end of the
  *     stream at once.
  *   - The tail of the ring is at most M, or X while M is not known. Packers of the flow cannot
- *     write to the ring before those of the catch-up flow are joined, because free_until is 0.
+ *     write to the ring before the catch-up flow's are joined, because free_until is 0.
  *   - Tickets of batches below M may have transfers of the ring, which were planned before it was
  *     left out. They are not packed.
  */

@@ -108,7 +108,7 @@ struct rp_saver {
     size_t token_bytes;
     char *config_text;
     const struct rp_contract *contract;
-    bool lower_priority; /* of the thread, to read the file back: it clears the word when done */
+    bool lower_priority; /* the thread has it to read the file back, then clears the word */
     uint8_t *pages;      /* for the copy; kept from one save to the next, because the faults of new
                             memory take longer than the copy */
     size_t page_bytes;

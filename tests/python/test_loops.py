@@ -281,7 +281,7 @@ def test_control_loops_that_begin_elsewhere(program, corpora, folder, monkeypatc
 
 
 def test_whole_passes_of_a_validator(program, corpora, folder):
-    """Of a stream that is read once, each loop and each build is a pass, also after a left one."""
+    """A stream that is read once: each loop and each build is a pass, also after a left one."""
     pytest.importorskip("torchtitan")
     import ringpack.torchtitan
 

@@ -143,7 +143,7 @@ static void a_state_that_cannot_be_loaded_is_the_owners(void **state)
     owner_continues_at(BEGIN);
 }
 
-/* The states of a far row other than those of a plan to it, by the table in far_plan.h. */
+/* How a far row is asked for, expires and is forgotten, by the table in far_plan.h. */
 static void a_row_is_wanted_until_its_owner_has_it_or_forgets_it(void **state)
 {
     (void)state;
@@ -155,7 +155,7 @@ static void a_row_is_wanted_until_its_owner_has_it_or_forgets_it(void **state)
     assert_ptr_equal(rp_far_row_sooner(NULL, &far), &far);
     assert_int_equal(rp_far_planner_serve(&planner, &far, &error), 0);
     rp_far_row_expire(&planner, &far);
-    rp_far_planner_continue(&planner); /* of a row that has no owner now */
+    rp_far_planner_continue(&planner); /* the slice is for a row without an owner */
     assert_int_equal(far.progress, RP_FAR_EXPIRED);
     assert_true(rp_far_row_is_due(&far) && !far.state);
     assert_null(rp_far_row_sooner(NULL, &far));

@@ -288,7 +288,7 @@ static void a_state_that_dispatch_comes_to_is_not_read(void **state)
 
 /* ---- a slow disk ----------------------------------------------------------------------------- */
 
-#define TRIES_MAX 10000u /* of a millisecond: a flow that waits for the disk on our thread */
+#define TRIES_MAX 10000u /* 10 s: a flow that waits for the disk on our thread does not end */
 
 static struct rp_a32 is_held, was_waited_for;
 

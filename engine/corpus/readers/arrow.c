@@ -48,7 +48,7 @@ struct walking {
     size_t capacity;
     struct rp_arrow_schema schema;
     struct rp_arrow_window windows[RP_ARROW_WINDOWS];
-    struct rp_span_list spans; /* of the newest row */
+    struct rp_span_list spans; /* the newest row's */
     uint64_t batches, rows, mask_bytes_left;
 };
 

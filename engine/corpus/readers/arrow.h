@@ -67,7 +67,7 @@ struct rp_arrow_batch {
     uint64_t number;                 /* the batch's, counted in the file */
     uint64_t first_row;              /* the batch's, counted in the file */
     struct rp_arrow_window *windows; /* [RP_ARROW_WINDOWS]; each follows one buffer */
-    struct rp_span_list *spans;      /* of the newest row */
+    struct rp_span_list *spans;      /* the newest row's */
     uint64_t *mask_bytes_left; /* bytes of masks, of both kinds, that a start may still read */
 };
 

@@ -109,7 +109,7 @@ class Calendar:
         return [(int(begun[name]["from"]), begun[name]) for name in order]
 
     def _stages(self) -> list[_Stage]:
-        """Of each boundary. One that sets no weights leaves a ramp as it is."""
+        """A stage for each boundary. A boundary without weights leaves a ramp as it is."""
         found, settled = list[_Stage](), 0
         before, weights = set[str](), set[str]()
         limits: dict[str, dict[str, str]] = {}

@@ -149,7 +149,7 @@ def _is_whole(value: Any) -> bool:
     try:
         operator.index(value)
     except TypeError:
-        is_integer = getattr(value, "is_integer", None)  # of floats, also numpy's
+        is_integer = getattr(value, "is_integer", None)  # floats have it, also numpy's
         return callable(is_integer) and bool(is_integer())
     return True
 

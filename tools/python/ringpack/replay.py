@@ -115,7 +115,7 @@ class Replay:
         self._loaders: list[Loader] = []
         self._next: Optional[int] = None  # next step of all loaders
         self._row = 0  # its first row
-        self._sizes: dict[str, Any] = {}  # of its steps, up to the row part_end
+        self._sizes: dict[str, Any] = {}  # sizes of its steps, up to the row part_end
 
     @overload
     def step(self, step: int) -> list[list[ReplayedBatch]]: ...
